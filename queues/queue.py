@@ -171,6 +171,11 @@ class Queue:
         """The queues that it consists of; none for one that is whole."""
         return ()
 
+    def which_partition(self) -> str:
+        """What to say to who asks it for what only its partitions have; "" for one that is whole."""
+        parts = self.partitions()
+        return f"{len(parts)} partitions: say which, '{parts[0].name}' to '{parts[-1].name}'" if parts else ""
+
     def stream_source(self) -> StreamSource | None:
         """Its messages by offset; None where its type has no offsets."""
         return None

@@ -27,20 +27,25 @@ _HEADERS: Final = PROPERTIES.index("headers")
 class Decoder:
     """Makes batches for one schema. Pickles as its schema and format."""
 
-    def __init__(self, schema: StructType, headers_format: str) -> None:
+    def __init__(self, schema: StructType, headers_format: str, partition: int = 0) -> None:
         self._schema = schema
         self._headers_format = headers_format
+        self._partition = partition
         self.arrow_schema = to_arrow_schema(schema, timezone="UTC")
         self.wanted = frozenset(self.arrow_schema.names)
         self.parts = parts(self.arrow_schema.names)
 
-    def __reduce__(self) -> tuple[type[Decoder], tuple[StructType, str]]:
-        return Decoder, (self._schema, self._headers_format)
+    def __reduce__(self) -> tuple[type[Decoder], tuple[StructType, str, int]]:
+        return Decoder, (self._schema, self._headers_format, self._partition)
+
+    def of_partition(self, partition: int) -> Decoder:
+        """The same for what comes from another partition of a stream."""
+        return Decoder(self._schema, self._headers_format, partition)
 
     def batch(self, blob: bytes, queue: str, incarnation: str | None) -> pa.RecordBatch:
         """All messages of a blob. Raises MalformedBlob."""
         columns = Columns(blob, self.wanted)
-        constants = {"queue": queue, "incarnation": incarnation, "partition": 0}
+        constants = {"queue": queue, "incarnation": incarnation, "partition": self._partition}
         arrays = []
         for field in self.arrow_schema:
             if field.name in constants:

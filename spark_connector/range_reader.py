@@ -28,7 +28,7 @@ from spark_connector.errors import OptionError, Refused
 from spark_connector.offsets import Offsets, Position
 from spark_connector.option_kinds import EARLIEST, LATEST
 from spark_connector.options import Options
-from spark_connector.range_source import Bounds, RangeSource, StreamRange, lost, read_range
+from spark_connector.range_source import Bounds, RangeSource, StreamRange, Streams, lost, read_range
 from spark_connector.service import Service
 
 log = logging.getLogger("spark_connector")
@@ -51,7 +51,8 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "stop at what is there now leave them out and use trigger(availableNow=True)"
             )
         self._options = options
-        self._queues = options.source_queues
+        self._streams = Streams(options.source_queues)
+        self._queues: dict[str, int] = {}
         self._decoder = Decoder(schema, options.headers_format)
         self._sources: dict[str, RangeSource] = {}
         self._service: Service | None = None
@@ -66,7 +67,7 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins; its hold has a name that its checkpoint remembers, and begins when
         Spark asks for the first batch."""
-        positions = {queue: start_of(self._options, self._source(queue)) for queue in self._queues}
+        positions = {queue: start_of(self._options, self._source(queue)) for queue in self._look()}
         return Offsets(positions, f"spark-{uuid.uuid4().hex[:16]}").to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -74,10 +75,12 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there now is what such a query reads."""
-        self._targets = {queue: self._source(queue).bounds().next for queue in self._queues}
+        self._targets = {queue: self._source(queue).bounds().next for queue in self._look()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch."""
+        if self._targets is None or not self._queues:
+            self._look()
         at = self._with_new_queues(Offsets.from_json(start))
         self._hold(at)
         wanted = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_messages
@@ -104,6 +107,8 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of a batch, which may be one of an earlier run."""
+        if not self._queues:
+            self._look()
         first, last = Offsets.from_json(start), Offsets.from_json(end)
         parts: list[InputPartition] = []
         for queue in last:
@@ -138,12 +143,21 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> Mapping[str, Any]:
         return {**self.__dict__, "_sources": {}, "_service": None}
 
-    def _source(self, queue: str) -> RangeSource:
+    def _asked(self) -> Service:
         if self._service is None:
             self._service = Service(self._options, is_first=True)
+        return self._service
+
+    def _look(self) -> dict[str, int]:
+        """The streams that there are now."""
+        self._queues = self._streams.look(self._asked())
+        return self._queues
+
+    def _source(self, queue: str) -> RangeSource:
         source = self._sources.get(queue)
         if source is None:
-            source = self._sources[queue] = RangeSource(self._options, self._service, queue)
+            partition = self._queues.get(queue, 0)
+            source = self._sources[queue] = RangeSource(self._options, self._asked(), queue, partition)
         return source
 
     def _with_new_queues(self, at: Offsets) -> Offsets:
@@ -198,18 +212,17 @@ class RangeReader(DataSourceReader):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
-        self._queues = options.source_queues
         self._decoder = Decoder(schema, options.headers_format)
 
     def partitions(self) -> list[InputPartition]:
         """Never none: Spark would make one up."""
         service = Service(self._options, is_first=True)
         parts: list[InputPartition] = []
-        for queue in self._queues:
-            source = RangeSource(self._options, service, queue)
+        for queue, partition in Streams(self._options.source_queues).look(service).items():
+            source = RangeSource(self._options, service, queue, partition)
             start, found = start_of(self._options, source), source.bounds()
             end = max(end_of(self._options, source, found), start.offset)
-            parts += source.parts(start, end, found) or [StreamRange(queue, start.incarnation, end, end)]
+            parts += source.parts(start, end, found) or [StreamRange(queue, start.incarnation, end, end, partition)]
         service.close()
         return parts
 

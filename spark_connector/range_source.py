@@ -30,10 +30,11 @@ _NO_STREAM: Final = frozenset({"invalid", "bad_request", "not_authorised"})
 
 
 class StreamRange(InputPartition):
-    """[start, end) of one stream: what a task reads."""
+    """[start, end) of one stream: what a task reads. partition: its number, where it is one of several; else 0."""
 
-    def __init__(self, queue: str, incarnation: str, start: int, end: int) -> None:
+    def __init__(self, queue: str, incarnation: str, start: int, end: int, partition: int = 0) -> None:
         self.queue = queue
+        self.partition = partition
         self.incarnation = incarnation
         self.start = start
         self.end = end
@@ -62,11 +63,33 @@ def is_stream(service: Service, queue: str) -> bool:
     return True
 
 
-class RangeSource:
-    """service: whom it asks. Raises ConnectorError with the way out."""
+class Streams:
+    """The streams that some queues are, each with its number: one with partitions is these, and may get more."""
 
-    def __init__(self, options: Options, service: Service, queue: str) -> None:
+    def __init__(self, queues: tuple[str, ...]) -> None:
+        self._partitions: dict[str, list[str] | None] = {queue: [] for queue in queues}
+
+    def look(self, service: Service) -> dict[str, int]:
+        """Those that there are now. Raises ConnectorError."""
+        found: dict[str, int] = {}
+        for queue, known in self._partitions.items():
+            if known is not None:  # who has none never gets any
+                try:
+                    said = service.ask("stream.offsets", {"stream": queue}).fields
+                except Refused as error:
+                    raise explained(error, queue, None) from error
+                self._partitions[queue] = known = said.get("partitions")
+            found |= {name: number for number, name in enumerate(known or [queue])}
+        return found
+
+
+class RangeSource:
+    """service: whom it asks. partition: the stream's number, where it is one of several. Raises ConnectorError with the
+    way out."""
+
+    def __init__(self, options: Options, service: Service, queue: str, partition: int = 0) -> None:
         self.queue = queue
+        self.partition = partition
         self._options = options
         self._service = service
 
@@ -113,7 +136,7 @@ class RangeSource:
         parts = _runs(at.offset, end, said["cuts"], len(split(at.offset, end, most, 1 << 62)))
         if most > 1:
             parts = [each for low, high in parts for each in _evenly(low, high, -(-(high - low) // most_messages))]
-        return [StreamRange(self.queue, at.incarnation, low, high) for low, high in parts]
+        return [StreamRange(self.queue, at.incarnation, low, high, self.partition) for low, high in parts]
 
     def hold(self, name: str, offset: int, seconds: float) -> None:
         """Keep what is from there on."""
@@ -157,7 +180,7 @@ def read_range(options: Options, decoder: Decoder, part: StreamRange) -> Iterato
     fields: dict[str, object] = {"stream": part.queue, "incarnation": part.incarnation}
     if options.filter_values is not None:
         fields |= {"filter": list(options.filter_values), "match_unfiltered": options.match_unfiltered}
-    at = part.start
+    at, decoder = part.start, decoder.of_partition(part.partition)
     while at < part.end:
         try:
             yield from fetch_range(

@@ -58,7 +58,7 @@ COLUMNS: Final = (
     Column("app_id", "string", PROPERTIES, "property"),
     Column("cluster_id", "string", PROPERTIES, "property"),
     Column("queue", "string", "", "the queue it was read from"),
-    Column("partition", "int", "", "of a stream; 0"),
+    Column("partition", "int", "", "its number, of a stream with partitions; else 0"),
     Column("incarnation", "string", "", "of the lease group, or of the stream; none in a snapshot"),
     Column("offset", "bigint", "", "its place in that group or stream: dense, from 0; in a snapshot, in the queue"),
     Column("enqueued_at", "timestamp", ENQUEUED_AT, "when the broker took it"),

@@ -79,7 +79,13 @@ class StreamReads:
         """Serve a request about a queue that the user may read. Raises LeaseError."""
         source = queue.stream_source()
         if source is None:
+            parts = queue.partitions()
+            if parts and fields.verb == OFFSETS:
+                answer.give({"partitions": [each.name for each in parts]})
+                return
             kind = queue.declaration.type
+            if which := queue.which_partition():
+                raise LeaseError(INVALID, f"{fields.verb}: queue '{queue.name}' has {which}")
             raise LeaseError(INVALID, f"{fields.verb}: queue '{queue.name}' is of type {kind}: it has no offsets")
         if self._under_way.get(connection, 0) >= MOST_UNDER_WAY:
             raise LeaseError(BUSY, f"{fields.verb}: {MOST_UNDER_WAY} requests of this connection are under way: "

@@ -133,6 +133,8 @@ class PeekVerb:
         """Its result: rows, where to go on (None at the end), and how many were looked at."""
         steps = queue.peek(wish.of_queue())
         if steps is None:
+            if which := queue.which_partition():
+                raise precondition(f"queue '{queue.name}' has {which}")
             raise precondition(f"queue '{queue.name}' is of a type whose messages cannot be peeked: use basic.get")
         rows: list[JsonText] = []
         looked_at, left, until = 0, MOST_BODY_BYTES, self._clock.now + _MOST_MS

@@ -60,12 +60,8 @@ class StreamVerbs:
         source = queue.stream_source()
         if source is None:
             name, vhost, kind = queue.name, queue.declaration.vhost, queue.declaration.type
-            parts = queue.partitions()
-            if parts:
-                raise ValueError(
-                    f"queue '{name}' in vhost '{vhost}' has {len(parts)} partitions: say which, '{parts[0].name}' to "
-                    f"'{parts[-1].name}'"
-                )
+            if which := queue.which_partition():
+                raise ValueError(f"queue '{name}' in vhost '{vhost}' has {which}")
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is of type {kind}: it has no offsets")
         return queue, source
 

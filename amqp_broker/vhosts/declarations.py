@@ -173,6 +173,11 @@ class Declarations:
         vhost = declarer.vhost
         declarer.session.check(Action.READ, "queue", source)
         stream = self._look_up(vhost, source)
+        if stream is not None and (which := stream.which_partition()):
+            raise precondition_failed(
+                f"cannot declare queue '{name}' in vhost '{vhost.name}': x-stream-source names '{source}', which has "
+                f"{which}"
+            )
         if stream is None or stream.stream_source() is None:
             raise precondition_failed(
                 f"cannot declare queue '{name}' in vhost '{vhost.name}': x-stream-source names '{source}', and there "

@@ -92,6 +92,59 @@ def trim(url: str, before: int) -> None:
         client.request("stream.trim", vhost="/", name="s", before=before)
 
 
+@pytest.fixture
+def partitioned(broker: Broker) -> Iterator[str]:
+    """`p` has three partitions, and twelve messages with different keys."""
+    arguments = Table({"x-queue-type": "stream", "x-stream-partitions": 3})
+    with broker.connect() as connection, connection.channel() as channel:
+        channel.call(QueueDeclare(queue="p", durable=True, arguments=arguments))
+        channel.confirm_select()
+        for number in range(12):
+            channel.publish("", "p", b"%d" % number, {"headers": {"x-stream-key": f"key {number}"}})
+        channel.wait_for_confirms()
+    yield str(broker.url)
+    with broker.connect() as connection, connection.channel() as channel:
+        channel.call(QueueDelete(queue="p"))
+
+
+def all_rows(found: RangeStreamReader | RangeReader, parts: Any) -> list[dict[str, Any]]:
+    return [row for part in parts for batch in found.read(part) for row in batch.to_pylist()]
+
+
+def test_a_stream_with_partitions_is_read_by_all_of_them(partitioned: str) -> None:
+    columns = columns_of("queue string, partition int, offset bigint, body binary")
+    table = RangeReader(Options.parse({"uri": partitioned, "queue": "p"}), columns)
+    found = all_rows(table, table.partitions())
+    assert sorted(int(row["body"]) for row in found) == list(range(12))
+    assert {(row["queue"], row["partition"]) for row in found} == {("p-0", 0), ("p-1", 1), ("p-2", 2)}
+    query = RangeStreamReader(Options.parse({"uri": partitioned, "queue": "p", "pollTimeout": "10ms"}), columns)
+    begin = query.initialOffset()
+    end = query.latestOffset(begin, LIMIT)
+    assert sorted(Offsets.from_json(end)) == ["p-0", "p-1", "p-2"]
+    assert sorted(all_rows(query, query.partitions(begin, end)), key=str) == sorted(found, key=str)
+    query.stop()
+    again = RangeStreamReader(Options.parse({"uri": partitioned, "queue": "p"}), columns)
+    assert len(all_rows(again, again.partitions(begin, end))) == 12, "a batch that failed, by a query that goes on"
+    again.stop()
+
+
+def test_a_partition_that_is_added_is_read_from_its_first_message(partitioned: str) -> None:
+    query = RangeStreamReader(Options.parse({"uri": partitioned, "queue": "p", "pollTimeout": "10ms"}), ROWS)
+    end = query.latestOffset(query.initialOffset(), LIMIT)
+    with SystemClient(partitioned) as client:
+        client.request("stream.grow", vhost="/", name="p", partitions=5)
+    with Connection.open(partitioned) as connection, connection.channel() as channel:
+        channel.confirm_select()
+        for number in range(12, 40):
+            channel.publish("", "p", b"%d" % number, {"headers": {"x-stream-key": f"key {number}"}})
+        channel.wait_for_confirms()
+    rest = query.latestOffset(end, LIMIT)
+    found = all_rows(query, query.partitions(end, rest))
+    assert sorted(int(row["body"]) for row in found) == list(range(12, 40))
+    assert {row["partition"] for row in found} == {0, 1, 2, 3, 4}
+    query.stop()
+
+
 def test_a_query_goes_on_where_its_checkpoint_is(url: str) -> None:
     publish(url, *[b"%d" % number for number in range(10)])
     first = reader(url)

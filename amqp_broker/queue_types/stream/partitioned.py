@@ -62,6 +62,10 @@ class PartitionedStream(Queue):
         """See Queue."""
         return list(self.parts.streams)
 
+    def made_of_it(self) -> list[str]:
+        """See Queue: of all its partitions."""
+        return [name for stream in self.parts.streams for name in stream.made_of_it()]
+
     def _parts_changed(self) -> None:
         for reader in self.consumers.values():
             reader.look_later()

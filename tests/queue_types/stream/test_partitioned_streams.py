@@ -439,3 +439,25 @@ def test_a_filter_of_a_member_is_for_all_partitions(driver: NodeDriver) -> None:
     found = delivered(reader)
     assert len(found) == 2
     assert len({partition for partition, _, _ in found}) == 1
+
+
+def test_queues_are_over_one_of_its_partitions_and_keep_it(driver: NodeDriver) -> None:
+    client = a_stream(driver, 2)
+
+    def over(source: str) -> methods.QueueDeclare:
+        arguments = Table({"x-queue-type": "quorum", "x-stream-source": source, "x-stream-offset": "first"})
+        return methods.QueueDeclare(0, "over", False, True, False, False, False, arguments)
+
+    client.send(1, over("s"))
+    driver.settle()
+    code, text = refused(client)
+    assert (code, "which has 2 partitions: say which, 's-0' to 's-1'" in text) == (406, True)
+    client = a_client(driver)
+    client.send(1, over("s-1"), methods.QueueDelete(0, "s", False, False, False))
+    driver.settle()
+    code, text = refused(client)
+    assert (code, "it has the messages of 'over': delete these queues first" in text) == (406, True)
+    client = a_client(driver)
+    client.send(1, methods.QueueDelete(0, "over"), methods.QueueDelete(0, "s"))
+    driver.settle()
+    assert client.names() == ["queue.delete-ok", "queue.delete-ok"]
