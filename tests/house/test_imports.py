@@ -1,7 +1,7 @@
 """Who may import whom. Think hard about the layering before changing this table; it is the shape of the
 house.
 
-    amqp_broker.octets      -> nothing: a leaf that everybody may import
+    amqp_broker.octets      -> zlib_ng: a leaf that everybody may import
     exchanges               -> nothing
     storage                 -> construct (the record grammar)
     raft                    -> storage, pysyncobj
@@ -60,7 +60,7 @@ CORE_PACKAGES = ("exchanges", "queues", "raft", "storage")  # in a wheel: amqp_b
 
 # By name of a module or package, the longest that fits: what it may import besides itself.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    OCTETS: (),
+    OCTETS: ("zlib_ng",),
     "exchanges": (),
     "storage": ("construct",),
     "raft": ("storage", "pysyncobj", RAFT_SETTINGS),
