@@ -113,3 +113,26 @@ def test_its_messages_are_looked_at(log: Http) -> None:
     found = log.get("/v1/queues/%2F/log/messages?from=1&limit=2")
     assert [(each["position"], each["payload"]) for each in found["messages"]] == [(1, "2"), (2, "3")]
     assert log("GET", "/v1/queues/%2F/log/messages/3/body").body == b"4"
+
+
+def test_what_partitions_have_is_counted_once(http: Http) -> None:
+    arguments = {"x-queue-type": "stream", "x-stream-partitions": 2}
+    assert http("PUT", "/queues/%2F/parts", {"durable": True, "arguments": arguments}).status == 201
+    message = {"properties": {}, "routing_key": "parts", "payload": "x", "payload_encoding": "string"}
+    for _ in range(4):
+        http("POST", "/exchanges/%2F/amq.default/publish", message)
+    metrics = metrics_of(http)
+    path = "/metrics/detailed?family=queue_coarse_metrics&family=queue_metrics&queue=^parts"
+    until = time.monotonic() + LONG_S
+    while True:
+        found = scrape(metrics, path)
+        messages = {dict(labels)["queue"]: count for (name, labels), count in found.items()
+                    if name.endswith("queue_messages_ready")}  # fmt: skip
+        if sum(messages.values()) == 4:  # rows are a little older than the stream
+            break
+        assert time.monotonic() < until, found
+    assert sorted(messages) == ["parts-0", "parts-1"]
+    consumers = {dict(labels)["queue"] for name, labels in found if name.endswith("queue_consumers")}
+    assert consumers == {"parts", "parts-0", "parts-1"}
+    assert http.get("/queues/%2F/parts")["messages"] == 4
+    assert http("DELETE", "/queues/%2F/parts").status == 204
