@@ -60,17 +60,22 @@ class Share:
     def _deal(self) -> None:
         """Everybody keeps what is theirs to keep; the rest goes to those that have too little."""
         members, owners = self.members, self.owners
-        has = {member: self.of(member) for member in members}
+        has = dict.fromkeys(members, 0)
+        for owner in owners:
+            if owner in has:
+                has[owner] += 1
         least, more = divmod(len(owners), len(members)) if members else (0, 0)
         # Those that have most are the ones that may have one more than others.
-        by_size = sorted(members, key=lambda member: -len(has[member]))
-        wanted = {member: least + (place < more) for place, member in enumerate(by_size)}
+        by_size = sorted(members, key=lambda member: -has[member])
+        lacking = {member: least + (place < more) for place, member in enumerate(by_size)}
         for number, owner in enumerate(owners):
-            if owner is not None and (owner not in has or number not in has[owner][: wanted[owner]]):
+            if owner is not None and lacking.get(owner, 0):
+                lacking[owner] -= 1
+            else:
                 owners[number] = None
         free = iter([number for number, owner in enumerate(owners) if owner is None])
         for member in members:
-            for _ in range(wanted[member] - len(has[member])):
+            for _ in range(lacking[member]):
                 owners[next(free)] = member
 
 
