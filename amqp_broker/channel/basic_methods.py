@@ -183,7 +183,7 @@ def _getter(channel: Channel, queue: Queue) -> ChannelConsumer:
 def _check_held(channel: Channel) -> None:
     """What basic.get has fetched and nobody has acknowledged stays in RAM. Raises ChannelException."""
     held = len(channel.unacked) - channel.head
-    allowed = channel.vhost.store.pager.unacked_allowed()
+    allowed = channel.pager.unacked_allowed()
     if held >= channel.max_unacked or (allowed and held >= allowed):
         raise precondition_failed(
             f"channel holds {held} unacknowledged messages and the broker is short of memory: acknowledge some first"

@@ -84,6 +84,7 @@ class Channel:
         self.services = services
         self.channel_id = channel_id
         self.vhost = connection.vhost
+        self.pager = self.vhost.store.pager
         self.clock = services.clock
         self.output = connection.output
         self.scanner = connection.scanner
@@ -271,7 +272,7 @@ class Channel:
 
     def _assemble(self, octets: int) -> None:
         """Count what came of a message that is not whole yet. Raises ChannelException when there is no room for it."""
-        pager = self.vhost.store.pager
+        pager = self.pager
         self.assembling += octets
         pager.assembling += octets
         if pager.assembling > self.max_assembling_bytes:

@@ -122,7 +122,7 @@ class ChannelConsumer(Consumer):
                 return False
             if channel.unacked_deliveries >= channel.max_unacked:
                 return False
-            pager = channel.vhost.store.pager
+            pager = channel.pager
             if pager.used + pager.others_bytes > pager.budget_bytes and not self._may_hold_more():
                 return False
         connection = channel.connection
@@ -146,7 +146,7 @@ class ChannelConsumer(Consumer):
         """Memory is short, and what is unacknowledged cannot be paged: who holds much gets nothing until it has
         acknowledged some, or until there is room again (Alarms)."""
         channel = self.channel
-        if channel.unacked_deliveries < channel.vhost.store.pager.unacked_allowed():
+        if channel.unacked_deliveries < channel.pager.unacked_allowed():
             return True
         channel.connection.starve()
         return False
