@@ -51,6 +51,7 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "stop at what is there now leave them out and use trigger(availableNow=True)"
             )
         self._options = options
+        self._initial: dict[str, Any] | None = None
         self._streams = Streams(options.source_queues)
         self._queues: dict[str, int] = {}
         self._decoder = Decoder(schema, options.headers_format)
@@ -66,9 +67,11 @@ class RangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins; its hold has a name that its checkpoint remembers, and begins when
-        Spark asks for the first batch."""
-        positions = {queue: start_of(self._options, self._source(queue)) for queue in self._look()}
-        return Offsets(positions, f"spark-{uuid.uuid4().hex[:16]}").to_json()
+        Spark asks for the first batch. Spark asks again until there is one: `latest` is what it was at first."""
+        if self._initial is None:
+            positions = {queue: start_of(self._options, self._source(queue)) for queue in self._look()}
+            self._initial = Offsets(positions, f"spark-{uuid.uuid4().hex[:16]}").to_json()
+        return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.max_messages)

@@ -111,6 +111,19 @@ def all_rows(found: RangeStreamReader | RangeReader, parts: Any) -> list[dict[st
     return [row for part in parts for batch in found.read(part) for row in batch.to_pylist()]
 
 
+def test_latest_is_what_it_was_when_the_query_began(url: str) -> None:
+    """Spark asks where a query begins until it has had a batch."""
+    publish(url, b"old")
+    query = reader(url, startingOffsets="latest")
+    begin = query.initialOffset()
+    assert query.latestOffset(begin, LIMIT) == begin
+    publish(url, b"new")
+    again = query.initialOffset()
+    assert again == begin
+    assert rows(query, query.partitions(again, query.latestOffset(again, LIMIT))) == [(1, b"new")]
+    query.stop()
+
+
 def test_a_stream_with_partitions_is_read_by_all_of_them(partitioned: str) -> None:
     columns = columns_of("queue string, partition int, offset bigint, body binary")
     table = RangeReader(Options.parse({"uri": partitioned, "queue": "p"}), columns)

@@ -94,8 +94,8 @@ def test_each_keeps_its_key_and_goes_into_the_same_stream_too(command: Command) 
 
 def test_a_full_queue_ends_it_and_where_to_go_on_is_said(command: Command) -> None:
     fill(command, "log", 3)
-    target(command, "full", x_max_length=1, x_overflow="reject-publish")
-    status, out, said = command.call("stream", "replay", "log", "--from", "0", "--to-queue", "full", "--rate", "5")
+    target(command, "too small", x_max_length=1, x_overflow="reject-publish")
+    status, out, said = command.call("stream", "replay", "log", "--from", "0", "--to-queue", "too small", "--rate", "5")
     assert (status, out) == (1, "1 of 3 messages published again\n")
     assert "is full and has refused 1 of them: make room, and go on at offset 1" in said
 
