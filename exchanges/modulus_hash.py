@@ -7,8 +7,8 @@ avoids it. The hash is CRC-32, the same in every process.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from zlib import crc32
 
+from amqp_broker.octets.checksum import crc32
 from exchanges.bindings import Binding, Destination, Identity
 from exchanges.exchange import Exchange, MessageFacts
 

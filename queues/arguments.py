@@ -165,6 +165,7 @@ _OF_OTHER_TYPES = (
     "x-quorum-initial-group-size",
     "x-dead-letter-strategy",
     "x-stream-source",
+    "x-stream-partitions",
 )
 _ACCEPTED = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
 

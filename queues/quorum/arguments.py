@@ -37,6 +37,7 @@ _OF_OTHER_TYPES = (
     "x-stream-max-segment-size-bytes",
     "x-stream-filter-size-bytes",
     "x-initial-cluster-size",
+    "x-stream-partitions",
 )
 
 

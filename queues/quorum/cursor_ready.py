@@ -16,7 +16,6 @@ Invariants:
 
 from __future__ import annotations
 
-import zlib
 from bisect import insort
 from collections import deque
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ from queues.pager import Pager
 from queues.quorum.cursor_settings import CursorSettings
 from queues.ready import Ready
 from queues.stream.bloom import Bloom
+from queues.stream.record import hash_of
 from queues.stream.records import RecordFinder, has_value, routing_key_of
 from queues.stream.start import Start, place_of
 
@@ -92,7 +92,7 @@ class CursorReady(Ready):
         self._ttl = message_ttl
         self._values = {}
         for value in settings.values:
-            self._values.setdefault(zlib.crc32(value) or 1, []).append(value)
+            self._values.setdefault(hash_of(value), []).append(value)
         self._is_filtered = bool(settings.values)
         self._takes_unfiltered = settings.takes_unfiltered
         self._has_key_order = settings.has_key_order
@@ -228,7 +228,7 @@ class CursorReady(Ready):
 
     def _key_of(self, octets: bytes, at: int) -> int:
         key = routing_key_of(octets, at) if self._has_key_order else b""
-        return (zlib.crc32(key) or 1) if key else 0
+        return hash_of(key) if key else 0
 
     @property
     def may_go_on(self) -> bool:

@@ -20,6 +20,7 @@ import struct
 import cython
 
 from amqp_broker.octets.buffer import Buffer, Pointer
+from amqp_broker.octets.checksum import crc32
 from queues.message import FRAME_OVERHEAD, PROPERTIES_OFFSET, Message
 from queues.page import AddressBook
 
@@ -115,6 +116,11 @@ def put_record(buffer: Buffer, message: Message, number: int, key_hash: int, fil
 def next_record(octets: bytes, at: int) -> int:
     """Where the record behind the one at `at` begins."""
     return at + 4 + get_u32(octets, at)
+
+
+def hash_of(value: bytes) -> int:
+    """Of a value to filter by, as records keep it, and of a key: never 0, which says that there is none."""
+    return crc32(value) or 1
 
 
 def filter_hash_of(octets: bytes, at: int) -> int:

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from amqp_broker.messages.facts import MessageFacts, without_header
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
 from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
-from amqp_broker.queue_types.stream.filters import VALUE, value_hash, value_of
+from amqp_broker.queue_types.stream.filters import VALUE, value_of
 from queues.message import Message
 from queues.outcomes import PublishOutcome
 from queues.quorum.effects import Refusal
 from queues.quorum.session import BATCH_BYTES
 from queues.stream.chunk import ChunkBuilder
 from queues.stream.commands import AppendChunk
-from queues.stream.record import OFFSET_HEADER, PARTITION_HEADER
+from queues.stream.record import OFFSET_HEADER, PARTITION_HEADER, hash_of
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class ChunkWriter(WriteGroup):
         message = without_header(message, facts, OFFSET_HEADER)
         if PARTITION_HEADER in facts.headers:
             message = without_header(message, MessageFacts(message), PARTITION_HEADER)
-        return self._builder.add(message, 0, value_hash(value) if value is not None else 0)
+        return self._builder.add(message, 0, hash_of(value) if value is not None else 0)
 
     def seal(self) -> None:
         """The chunk is whole: it goes to the log."""

@@ -10,21 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from amqp_broker.messages.facts import MessageFacts
-from amqp_broker.octets.checksum import crc32
 from amqp_broker.queue_types.stream.arguments import kind_of
 from queues.arguments import ArgumentError
 from queues.message import Message
 from queues.stream.bloom import Bloom
 from queues.stream.chunk import Chunk
+from queues.stream.record import hash_of
 
 VALUE: Final = "x-stream-filter-value"
 FILTER: Final = "x-stream-filter"
 UNFILTERED: Final = "x-stream-match-unfiltered"
-
-
-def value_hash(value: bytes) -> int:
-    """Of a filter value, as records keep it: never 0, which says that there is none."""
-    return crc32(value) or 1
 
 
 def value_of(message: Message) -> bytes | None:
@@ -38,7 +33,7 @@ class ReaderFilter:
     def __init__(self, values: frozenset[bytes], takes_unfiltered: bool) -> None:
         self.values = values
         self.takes_unfiltered = takes_unfiltered
-        self._hashes = frozenset(map(value_hash, values))
+        self._hashes = frozenset(map(hash_of, values))
 
     def may_want(self, chunk: Chunk) -> bool:
         """Whether there may be something for it in a chunk. One without a Bloom filter has no values."""

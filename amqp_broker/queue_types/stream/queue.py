@@ -32,6 +32,7 @@ from queues.arguments import ArgumentError
 from queues.message import Delivery, Message
 from queues.peeking import PeekSteps, PeekWish
 from queues.queue import Done, Fetched, Held, Queue, Tallied
+from queues.quorum.effects import Refusal
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
@@ -280,7 +281,14 @@ class StreamQueue(Queue):
         applied behind it."""
         receipt = JointReceipt()
         self.group.submit(Trim(self.queue_id, 0), receipt)
-        receipt.seal(lambda refusals: then())
+
+        def done(refusals: list[Refusal]) -> None:
+            if Refusal.UNKNOWN in refusals and not self.is_deleted:
+                self.when_current(then)  # the node's session was lost meanwhile: nobody knows when that was
+            else:
+                then()
+
+        receipt.seal(done)
 
     def find_end(self, reader: StreamReader) -> None:
         """Serve a reader once this node knows where the log ends."""

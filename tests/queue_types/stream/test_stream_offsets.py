@@ -11,12 +11,13 @@ import pytest
 
 from amqp_broker.protocol.fields import Table, decode_table, typed
 from amqp_broker.protocol.properties import encode_properties
-from amqp_broker.queue_types.stream.filters import ReaderFilter, parse_filter, value_hash, value_of
+from amqp_broker.queue_types.stream.filters import ReaderFilter, parse_filter, value_of
 from amqp_broker.queue_types.stream.offsets import parse_offset
 from queues.arguments import ArgumentError
 from queues.message import Address, Message, build_message
 from queues.pager import Pager
 from queues.stream.chunk import Chunk, ChunkBuilder
+from queues.stream.record import hash_of
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
 from storage.page_store import PageStore
@@ -40,7 +41,7 @@ def chunk(*messages: Message) -> bytes:
     builder = ChunkBuilder(16)
     for each in messages:
         value = value_of(each)
-        builder.add(each, 0, value_hash(value) if value is not None else 0)
+        builder.add(each, 0, hash_of(value) if value is not None else 0)
     return builder.seal()
 
 
@@ -147,9 +148,9 @@ def test_what_a_filter_lets_through_is_what_was_asked_for() -> None:
     """Two values with the same hash are told apart by their octets."""
     of_a, of_none = message(x_stream_filter_value="a"), message()
     asked = wanted(x_stream_filter="a")
-    assert asked.wants(value_hash(b"a"), lambda: of_a)
-    assert not asked.wants(value_hash(b"a"), lambda: message(x_stream_filter_value="another"))
+    assert asked.wants(hash_of(b"a"), lambda: of_a)
+    assert not asked.wants(hash_of(b"a"), lambda: message(x_stream_filter_value="another"))
     assert not asked.wants(0, lambda: of_none)
     assert wanted(x_stream_filter="b", x_stream_match_unfiltered=True).wants(0, lambda: of_none)
-    assert value_hash(b"") == 1
+    assert hash_of(b"") == 1
     assert value_of(message(x_stream_filter_value=5)) is None

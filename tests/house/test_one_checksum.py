@@ -1,0 +1,26 @@
+"""What is stored and compared is summed by one function: two that differ would lose what is on the disk."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.house.test_imports import modules
+
+ONE = "amqp_broker.octets.checksum"
+
+
+@pytest.mark.parametrize(("module", "path"), modules(), ids=[module for module, _ in modules()])
+def test_crc32_comes_from_one_module(module: str, path: Path) -> None:
+    if module == ONE:
+        return
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    wrong = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)
+             and any(name == "zlib" for name in _names(node))]  # fmt: skip
+    assert not wrong, f"{path}:{wrong}: take crc32 from {ONE}"
+
+
+def _names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
