@@ -2,10 +2,10 @@
 from amqp_broker.queue_types.quorum.group cimport QueueGroup
 from queues.consumer cimport Consumer
 from queues.message cimport Delivery, Message
-from queues.queue cimport Queue
+from amqp_broker.queue_types.stream.log_queue cimport LogQueue
 from queues.sums cimport QueueSums
 
-cdef class PartitionedStream(Queue):
+cdef class PartitionedStream(LogQueue):
     cdef public object parts
     cdef public dict consumers
     cdef object _groups
@@ -16,7 +16,4 @@ cdef class PartitionedStream(Queue):
     cpdef int add_own_counters(self, QueueSums sums) except -1
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
     cpdef int credit_returned(self, Consumer consumer) except -1
-    cpdef int dispatch(self, long long now) except -1
     cpdef int ack(self, Delivery delivery) except -1
-    cpdef int reject(self, Delivery delivery, long long now) except -1
-    cpdef int put_back(self, list deliveries, long long now) except -1

@@ -9,17 +9,17 @@ a group reads which of them is in the log of partition 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from amqp_broker.errors import AmqpException, not_found, precondition_failed
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery
+from amqp_broker.queue_types.stream.log_queue import LogQueue
 from amqp_broker.queue_types.stream.partition_writer import PartitionWriter
 from amqp_broker.queue_types.stream.partitioned_reader import PartitionedReader
-from amqp_broker.queue_types.stream.wish import GROUP, Wish, not_implemented
+from amqp_broker.queue_types.stream.wish import GROUP, Wish
 from queues.arguments import ArgumentError, QueueArguments
 from queues.message import Delivery, Message
-from queues.queue import Done, Fetched, Held, Queue, Tallied
+from queues.queue import Done
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.declaration import QueueDeclaration
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from queues.sums import QueueSums
 
 
-class PartitionedStream(Queue):
+class PartitionedStream(LogQueue):
     """parts: its partitions. group: in which its groups of readers are."""
-
-    keeps_messages = True
-    recognises_producers = False
 
     def __init__(
         self, declaration: QueueDeclaration, queue_id: int, parts: StreamParts, groups: GroupSettings,
@@ -76,14 +73,6 @@ class PartitionedStream(Queue):
         """How many messages they have."""
         return sum([stream.message_count() for stream in self.parts.streams])
 
-    def unacked_count(self) -> int:
-        """See StreamQueue."""
-        return 0
-
-    def leased_count(self) -> int:
-        """See Queue."""
-        return 0
-
     def consumer_count(self) -> int:
         """See StreamQueue."""
         return len(self.consumers)
@@ -101,16 +90,6 @@ class PartitionedStream(Queue):
     def add_own_counters(self, sums: QueueSums) -> None:
         """See Queue: what its partitions do not count."""
         self.add_gets(sums)
-
-    # -- looking -------------------------------------------------------------------------------------------------------
-
-    def seen_at(self) -> str | None:
-        """See Queue: all have the same."""
-        return ""
-
-    def holdings(self) -> Iterator[Held | None]:
-        """See StreamQueue."""
-        return iter(())
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
@@ -153,10 +132,6 @@ class PartitionedStream(Queue):
             )
         return PartitionedReader(self, consumer, wish, self._groups)
 
-    @property
-    def _title(self) -> str:
-        return f"queue '{self.name}' in vhost '{self.declaration.vhost}'"
-
     def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
         """See Queue."""
         reader = self.consumers.pop(consumer, None)
@@ -170,19 +145,12 @@ class PartitionedStream(Queue):
             reader.end(True)
             consumer.on_queue_gone()
 
-    def is_abandoned(self) -> bool:
-        """See StreamQueue."""
-        return False
-
     def credit_returned(self, consumer: Consumer) -> None:
         """See Queue."""
         reader = self.consumers.get(consumer)
         consumer.is_waiting = True
         if reader is not None:
             reader.credit_returned()
-
-    def dispatch(self, now: int) -> None:
-        """See StreamQueue."""
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
@@ -191,30 +159,6 @@ class PartitionedStream(Queue):
         assert isinstance(delivery, GroupDelivery)  # all that it delivers
         delivery.reader.counts.acked += 1
         delivery.reader.settled(delivery)
-
-    def reject(self, delivery: Delivery, now: int) -> None:
-        """See Queue."""
-        assert isinstance(delivery, GroupDelivery)
-        delivery.reader.settled(delivery)
-
-    def put_back(self, deliveries: list[Delivery], now: int) -> None:
-        """See Queue."""
-        for delivery in deliveries:
-            assert isinstance(delivery, GroupDelivery)
-            delivery.reader.returned(delivery)
-
-    def take_back(self, deliveries: list[Delivery], now: int) -> None:
-        """See StreamQueue."""
-
-    # -- what a stream does not do -------------------------------------------------------------------------------------
-
-    def fetch(self, getter: Consumer, now: int, then: Fetched) -> None:
-        """See Queue."""
-        then(not_implemented(f"basic.get not supported by stream queues {self._title}"), None, 0)
-
-    def clear(self, then: Tallied) -> None:
-        """See Queue."""
-        then(not_implemented(f"queue.purge not supported by stream queues {self._title}"), 0)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

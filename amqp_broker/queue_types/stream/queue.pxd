@@ -2,14 +2,14 @@
 cimport cython
 from queues.consumer cimport Consumer
 from queues.message cimport Delivery, Message
-from queues.queue cimport Queue
+from amqp_broker.queue_types.stream.log_queue cimport LogQueue
 from queues.quorum.machine cimport QueueGroupMachine
 from queues.sums cimport QueueSums
 from amqp_broker.queue_types.quorum.group cimport QueueGroup
 from amqp_broker.queue_types.stream.chunk_writer cimport ChunkWriter
 from amqp_broker.queue_types.stream.reader cimport StreamReader
 
-cdef class StreamQueue(Queue):
+cdef class StreamQueue(LogQueue):
     cdef public QueueGroup group
     cdef public bint is_prepared
     cdef public object wanted
@@ -32,12 +32,9 @@ cdef class StreamQueue(Queue):
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
     @cython.locals(reader=StreamReader)
     cpdef int credit_returned(self, Consumer consumer) except -1
-    cpdef int dispatch(self, long long now) except -1
     @cython.locals(reader=StreamReader)
     cpdef void _grown(self) except *
     cpdef void serve_later(self, StreamReader reader) except *
     @cython.locals(reader=StreamReader, room=Py_ssize_t)
     cpdef bint _serve_some(self, long long now) except -1
     cpdef int ack(self, Delivery delivery) except -1
-    cpdef int reject(self, Delivery delivery, long long now) except -1
-    cpdef int put_back(self, list deliveries, long long now) except -1

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
@@ -24,14 +24,15 @@ from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.arguments import as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery, GroupReader, GroupSettings
+from amqp_broker.queue_types.stream.log_queue import LogQueue
 from amqp_broker.queue_types.stream.operations import StreamOperations
 from amqp_broker.queue_types.stream.peeking import peek_stream
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
-from amqp_broker.queue_types.stream.wish import Wish, not_implemented
+from amqp_broker.queue_types.stream.wish import Wish
 from queues.arguments import ArgumentError
 from queues.message import Delivery, Message
 from queues.peeking import PeekSteps, PeekWish
-from queues.queue import Done, Fetched, Held, Queue, Tallied
+from queues.queue import Done
 from queues.quorum.effects import Refusal
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
@@ -48,15 +49,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("amqp_broker")
 
 
-class StreamQueue(Queue):
+class StreamQueue(LogQueue):
     """find_settings: makes what is in force out of the declaration and the policies of the day. counts: what consumers
     of this node were given, and acknowledged. addresses: of messages that were made, to be shared. followers: the
     quorum queues over it, by name. _watching: those of the stream of which it is a partition, and whoever else is
     served as a reader is."""
-
-    keeps_messages = True
-    #: Of transactions: what is published twice because of a crash is there twice.
-    recognises_producers = False
 
     def __init__(
         self,
@@ -127,14 +124,6 @@ class StreamQueue(Queue):
         stream = self.stream()
         return stream.next - stream.first if stream is not None else 0
 
-    def unacked_count(self) -> int:
-        """See Queue: they are in the stream whether or not somebody has acknowledged them."""
-        return 0
-
-    def leased_count(self) -> int:
-        """See Queue."""
-        return 0
-
     def consumer_count(self) -> int:
         """See Queue: of this node; of those of others nobody knows."""
         return len(self.consumers)
@@ -169,17 +158,9 @@ class StreamQueue(Queue):
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    def seen_at(self) -> str | None:
-        """See Queue: all have the same."""
-        return ""
-
     def peek(self, wish: PeekWish) -> PeekSteps:
         """See Queue: positions are offsets."""
         return peek_stream(self.stream, wish)
-
-    def holdings(self) -> Iterator[Held | None]:
-        """See Queue: what a consumer was given is not kept for it."""
-        return iter(())
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
@@ -220,10 +201,6 @@ class StreamQueue(Queue):
             return StreamReader(self, consumer, wish.start, wish.filter)
         return GroupReader(self, consumer, wish.start, wish.filter, wish.group, self._groups)
 
-    @property
-    def _title(self) -> str:
-        return f"queue '{self.name}' in vhost '{self.declaration.vhost}'"
-
     def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
         """See Queue."""
         reader = self.consumers.pop(consumer, None)
@@ -256,19 +233,12 @@ class StreamQueue(Queue):
             self.group.tell_growth(self.queue_id, None)
             self._late.clear()
 
-    def is_abandoned(self) -> bool:
-        """See Queue: it never goes with its consumers."""
-        return False
-
     def credit_returned(self, consumer: Consumer) -> None:
         """See Queue."""
         reader = self.consumers.get(consumer)
         consumer.is_waiting = True
         if reader is not None:
             self.serve_later(reader)
-
-    def dispatch(self, now: int) -> None:
-        """See Queue: whoever has credit is served behind this, with all the credit that the turn brings."""
 
     def _grown(self) -> None:
         """The log has more."""
@@ -342,30 +312,6 @@ class StreamQueue(Queue):
         self.counts.acked += 1
         if type(delivery) is GroupDelivery:
             delivery.reader.settled(delivery)
-
-    def reject(self, delivery: Delivery, now: int) -> None:
-        """See Queue."""
-        if type(delivery) is GroupDelivery:
-            delivery.reader.settled(delivery)
-
-    def put_back(self, deliveries: list[Delivery], now: int) -> None:
-        """See Queue."""
-        for delivery in deliveries:
-            if type(delivery) is GroupDelivery:
-                delivery.reader.returned(delivery)
-
-    def take_back(self, deliveries: list[Delivery], now: int) -> None:
-        """See Queue: nobody fetches from a stream."""
-
-    # -- what a stream does not do -------------------------------------------------------------------------------------
-
-    def fetch(self, getter: Consumer, now: int, then: Fetched) -> None:
-        """See Queue."""
-        then(not_implemented(f"basic.get not supported by stream queues {self._title}"), None, 0)
-
-    def clear(self, then: Tallied) -> None:
-        """See Queue."""
-        then(not_implemented(f"queue.purge not supported by stream queues {self._title}"), 0)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
