@@ -21,6 +21,7 @@ import click
 
 from amqp_broker import __version__, plain
 from amqp_broker.cli.failed import Failed
+from amqp_broker.cli.importing import without_collector
 from amqp_broker.cli.standard_output import WatchedOutput, abandon, hold_standard_descriptors
 from amqp_broker.settings.setting import ConfigError
 
@@ -72,7 +73,8 @@ class LazyGroup(click.Group):
         if target is None:
             return None
         module, _, attribute = target.partition(":")
-        command = getattr(import_module(module), attribute)
+        with without_collector():
+            command = getattr(import_module(module), attribute)
         if not isinstance(command, click.Command):
             raise TypeError(f"{target} is {command!r}, not a click command")
         return command

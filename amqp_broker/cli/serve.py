@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from amqp_broker.cli.importing import without_collector
 from amqp_broker.cli.settings import add_setting_flags, resolve_flags
 from amqp_broker.settings.config import SETTINGS, TEMPORARY_PREFIX, Config
 from amqp_broker.settings.kinds import FILE
@@ -31,11 +32,10 @@ def serve(config_file: str | None, **values: object) -> int:
     """Run the broker until SIGTERM or SIGINT."""
     config = resolve_flags(config_file, values).config
     _check_files(config)
-    from amqp_broker.server.main import (
-        serve as run,
-    )  # late: a bad flag is answered before the broker is loaded
-    from raft.errors import FolderGivenUp
-    from storage.errors import StorageError
+    with without_collector():  # late: a bad flag is answered before the broker is loaded
+        from amqp_broker.server.main import serve as run
+        from raft.errors import FolderGivenUp
+        from storage.errors import StorageError
 
     with _removed_with_parent(config.data_dir if config.data_dir_is_temporary else None):
         try:
