@@ -2,12 +2,16 @@
 
 AMQP_BROKER_PLAIN=1 decides, before any of our modules is loaded, which files run. No example of a property is a failure
 for being slow: the cores are shared, and what is slow is measured elsewhere.
+
+A shell that starts something in the background without job control has it ignore SIGINT, and all that it starts: what
+tests start to interrupt it listens.
 """
 
 from __future__ import annotations
 
 import gc
 import re
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +22,8 @@ from tests.example_counts import examples
 
 settings.register_profile("shared cores", deadline=None, max_examples=examples(100))
 settings.load_profile("shared cores")
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
