@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import merge
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -592,18 +593,22 @@ class ClassicQueue(QueueRules):
         self.is_deleted = True
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
-        consumers = list(self.dispatcher.consumers)
-        for consumer in consumers:
-            self.remove_consumer(consumer)
         count = self.purge()
         self.store.unlist(self)
         for group in groups_of(self):
             group.forget()
         self.became_ready()  # whoever waits for that looks again
         self._call_back(0)
-        for consumer in consumers:
-            consumer.on_queue_gone()
+        if self._dismiss(0):
+            self.background.add(self._dismiss)
         return count
+
+    def _dismiss(self, now: int) -> bool:
+        """A slice: consumers of a queue that is no more hear of it. Returns whether there are others."""
+        for consumer in list(islice(self.dispatcher.consumers, self.background.slice // 2)):
+            self.remove_consumer(consumer)
+            consumer.on_queue_gone()
+        return self.dispatcher.first() is not None
 
     def restore(self, recovered: RecoveredQueue, now: int) -> None:
         """Take over what was found on disk. Called once, on an empty queue."""

@@ -202,7 +202,7 @@ class Queue:
 
     def is_abandoned(self) -> bool:
         """Whether it is to go with its last consumer, and has none, as far as that is for this node to see."""
-        return bool(self.declaration.is_auto_delete) and not self.consumer_count()
+        return bool(self.declaration.is_auto_delete) and not self.is_deleted and not self.consumer_count()
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 

@@ -53,6 +53,9 @@ def on_basic_consume(channel: Channel, method: methods.BasicConsume) -> None:
     """basic.consume"""
     connection = channel.connection
     tag = method.consumer_tag or _generated_tag(channel)
+    known = channel.consumers.get(tag)
+    if known is not None and known.queue.is_deleted:  # one of so many that it has not been told yet
+        cancel_consumer(channel, known)
     if tag in channel.consumers or (channel.reply_consumer is not None and channel.reply_consumer.tag == tag):
         raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
     if method.queue == REPLY_TO:

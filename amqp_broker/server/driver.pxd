@@ -56,7 +56,7 @@ cdef class Driver:
     cpdef void lone_input_is_over(self) except *
     cpdef void input_is_over(self, Py_ssize_t octets) except *
     cpdef void _end_due_turn(self) except *
-    cpdef void _end_turn(self) except *
+    cpdef void _end_turn(self, double began=*) except *
     @cython.locals(connection=Connection, chunks=list)
     cdef void _write(self, list dirty) except *
     @cython.locals(turn=Turn, connection=Connection, now="long long", is_synced=bint, links=PeerLinks,

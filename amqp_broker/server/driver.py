@@ -56,7 +56,7 @@ _SLOW_SYNC_S = 0.01
 _LEAST_REST_S = 0.1
 _MOST_REST_S = 60.0
 #: So many syncs may follow upon each other before other input is read, the last of them begun within so many seconds of
-#: the first: what was committed may be much to do.
+#: the turn's first input: what was committed may be much to do.
 _MOST_SYNCS = 4
 _SYNCS_S = 0.003
 #: Newcomers and those who send much are read for so long in one turn, seconds; who is left is read in the next, in the
@@ -235,14 +235,15 @@ class Driver:
         """What the loop calls: the turn may have ended since, with a lone input or a sync."""
         self._is_queued = False
         if self._turn_is_due:
-            self._end_turn()
+            self._end_turn(self._turn_began_at)
 
-    def _end_turn(self) -> None:
+    def _end_turn(self, began: float = 0.0) -> None:
+        """began: when its first input was handled; 0: it has a lone one, just now."""
         self._turn_is_due = False
         if self._is_over:
             return
         self._pace.is_new = True
-        self._syncs_until = 0.0
+        self._syncs_until = began + _SYNCS_S if began else 0.0
         syncs = 0
         try:
             # What was synced at once is confirmed by a turn of its own.
@@ -473,6 +474,7 @@ class Driver:
         self.node.synced(job, self.now())
 
     def _synced(self, job: SyncJob) -> None:
+        began = monotonic()
         if self._timings is not None:
             self._timings.record("sync", job.seconds)
         try:
@@ -484,7 +486,7 @@ class Driver:
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
         # The turn ends at once: confirms leave, and the next sync starts, before other input is read.
-        self._end_turn()
+        self._end_turn(began)
 
     def _sync_failed(self, job: SyncJob, error: OSError) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -81,6 +82,41 @@ def test_a_tag_that_is_used_again_meanwhile_is_not_cancelled(driver: NodeDriver)
         heard += cancelled(client)
     assert heard == [f"c{number}" for number in range(CONSUMERS - 1)]
     assert driver.queue("new").consumer_count() == 1
+
+
+def test_they_leave_a_queue_that_is_gone_a_few_at_a_time(driver: NodeDriver) -> None:
+    client = crowd(driver)
+    other = driver.client(1)
+    consumers = client.connection.channels[1].consumers
+    driver.node.background.set_pace(OneSlice())
+    other.send(1, methods.QueueDelete(0, "q", False, False, False))
+    left = [CONSUMERS, len(consumers)]
+    while driver.node.background.jobs:
+        driver.turn()
+        left.append(len(consumers))
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= 128
+
+
+@pytest.mark.parametrize("auto_delete", [False, True])
+def test_a_tag_is_free_as_soon_as_its_queue_is_gone(driver: NodeDriver, auto_delete: bool) -> None:
+    other = driver.client(1)
+    gone = methods.QueueDeclare(0, "gone", False, False, False, auto_delete, False, Table({}))
+    other.send(1, gone, declare("new", durable=False))
+    client = driver.client(1, capabilities=NOTIFIED)
+    for number in range(CONSUMERS):
+        client.send(1, methods.BasicConsume(0, "gone", f"c{number}", False, False, False, True, Table({})))
+    driver.turn()
+    driver.node.background.set_pace(OneSlice())
+    other.send(1, methods.QueueDelete(0, "gone", False, False, False), gone)
+    client.take()
+    for number in range(CONSUMERS):
+        client.send(1, consume("new", f"c{number}"))
+    while driver.node.background.jobs:
+        driver.turn()
+    assert client.names().count("basic.consume-ok") == CONSUMERS
+    assert driver.queue("new").consumer_count() == CONSUMERS
+    assert driver.queue("gone").consumer_count() == 0, "and what has its name now stays"
 
 
 @pytest.mark.parametrize("channel_closes", [False, True])

@@ -33,7 +33,7 @@ _REJECT = How.REJECT
 _RETURN = How.RETURN
 
 #: So many go back to a log at a time: all that it takes at once it also hands to its consumers at once.
-_RETURN_WINDOW = 512
+_RETURN_WINDOW = 256
 
 
 class QueueProxy(Queue):
