@@ -158,13 +158,15 @@ class CursorQueue(QuorumQueue):
 
     # -- the whole queue -----------------------------------------------------------------------------------------------
 
-    def discard(self) -> None:
-        """See QuorumQueue."""
+    def discarding(self) -> Iterator[None]:
+        """See QuorumQueue: at once, while its stream is there; it has no messages of its own."""
         stream = self.place.stream
         if stream is not None:
             stream.followers.pop(self.queue_id, None)
-        QuorumQueue.discard(self)
+        for _ in QuorumQueue.discarding(self):
+            pass
         self.place.stream = None
+        yield
 
     def statistics(self) -> QueueStatistics:
         """See QuorumQueue: octets are a share of the stream's."""

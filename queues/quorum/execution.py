@@ -12,7 +12,7 @@ Invariants:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import cython
@@ -62,6 +62,8 @@ from queues.stream.stream import Stream
 if not cython.compiled:
     from queues.quorum.effects import make_delivered
 
+_ENDED = object()
+
 
 class Execution(Sink):
     """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
@@ -74,6 +76,7 @@ class Execution(Sink):
         self.state = GroupState()
         self.effects: list[Effect] = []
         self.dropped: list[int] = []
+        self._discarding: dict[int, Iterator[None]] = {}
         self._pager = pager
         self._touched: list[QuorumQueue] = []
         self._refused: list[Refused] = []
@@ -204,6 +207,8 @@ class Execution(Sink):
     def _open_queue(self, origin: Origin, sequence: int, command: OpenQueue) -> None:
         queue = self.state.queues.get(command.queue_id)
         if queue is None:
+            while command.queue_id in self._discarding:  # one of this id is not given back: its places go first
+                self.discard_some()
             queue = QuorumQueue(command.queue_id, command.settings, self._pager, self)
             queue.last_used = self.state.clock
             self.state.add(queue)
@@ -431,9 +436,22 @@ class Execution(Sink):
             del origin.consumers[consumer.consumer_id]
             if consumer.is_attached:
                 self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.QUEUE_GONE)
-        queue.discard()
+        steps = queue.discarding()
+        if next(steps, _ENDED) is not _ENDED:  # that takes it out of what others see; the rest is for slices
+            self._discarding[queue.queue_id] = steps
         self.state.remove(queue.queue_id)
         self._is_gone(queue.queue_id, why)
+
+    @property
+    def is_discarding(self) -> bool:
+        """Whether queues that are gone have more to give back."""
+        return bool(self._discarding)
+
+    def discard_some(self) -> None:
+        """A slice of what queues that are gone give back: RAM and places, which are no part of the state."""
+        queue_id, steps = next(iter(self._discarding.items()))
+        if next(steps, _ENDED) is _ENDED:
+            del self._discarding[queue_id]
 
     def _is_gone(self, queue_id: int, why: Gone) -> None:
         self._watched.pop(queue_id, None)

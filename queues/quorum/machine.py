@@ -265,6 +265,17 @@ class QueueGroupMachine:
         """Whether much of the disk is held by nothing but the newest checkpoint."""
         return self._places.are_worth_a_checkpoint
 
+    @property
+    def is_discarding(self) -> bool:
+        """Whether there is something to do for `discard_some`."""
+        return self._execution.is_discarding
+
+    def discard_some(self, now: int) -> bool:
+        """A slice: queues that are gone give back their RAM and their places. Returns whether there is more."""
+        if self._execution.is_discarding:
+            self._execution.discard_some()
+        return self._execution.is_discarding
+
     def end_turn(self, position: int) -> None:
         """The journal's end, after everything of this turn was appended."""
         self._places.end_turn(position)

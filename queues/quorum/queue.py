@@ -39,6 +39,8 @@ from queues.write_group import WriteGroup
 #: entry of the log, for which the leader sees to it that there is one soon.
 AT_ONCE = 1000
 _AT_ONCE = AT_ONCE
+#: What a queue that is gone gives back in a slice.
+_DISCARDED = 512
 #: Its messages come by its log.
 _BY_LOG = WriteGroup()
 #: A queue that holds back orders messages by the time at which they expire, and these bits of their number.
@@ -323,10 +325,21 @@ class QuorumQueue(QueueRules):
 
     def discard(self) -> None:
         """The queue is no more: give back everything."""
-        for consumer in self.delivery_owners.values():
-            for entry in consumer.take_all():
-                self.forget(entry)
+        for _ in self.discarding():
+            pass
+
+    def discarding(self) -> Iterator[None]:
+        """The same, a slice at each step."""
         self.unacked = 0
+        left = _DISCARDED
+        for consumer in self.delivery_owners.values():
+            held = consumer.held
+            while held:
+                self.forget(held.popitem()[1][0])
+                left -= 1
+                if not left:
+                    left = _DISCARDED
+                    yield
         empty(self.ready)
         self.letters.discard()
         if self.lease_groups is not None:

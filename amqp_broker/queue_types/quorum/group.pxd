@@ -19,6 +19,7 @@ cdef class QueueGroup(CommandSink):
     cdef public OwnStream stream
     cdef public object letters
     cdef public object host
+    cdef object _discard
     cdef QuorumGroups _groups
     cdef long long _node_down_ms
     cdef long long _role_changes

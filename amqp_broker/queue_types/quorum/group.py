@@ -162,10 +162,13 @@ class QueueGroup(CommandSink):
         session = session_above(newest, now << SESSION_BITS, host.random_bytes)
         self.stream = OwnStream(groups.own_node, session)
         machine.begin_session(session)
+        while machine.discard_some(now):  # queues that were dropped in the part of the log that was applied again
+            pass
         self.letters = DeadLetterPublisher(self, groups, host.store, host.background)
         self._groups = groups
         self.host = host
         self.background = host.background
+        self._discard = self.machine.discard_some
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
         self._leads_from = 0
@@ -404,6 +407,9 @@ class QueueGroup(CommandSink):
     def _on_queue_gone(self, effect: QueueGone) -> None:
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
         queue = self.queues.get(effect.queue_id)
+        background = self.host.background
+        if self.machine.is_discarding and self._discard not in background.jobs:
+            background.add(self._discard)
         self._ended.pop(effect.queue_id, None)
         if queue is not None:
             queue.is_prepared = True  # it is not to be made again by who publishes to it now

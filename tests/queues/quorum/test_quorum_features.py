@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from queues.arguments import Overflow, QueueArguments
 from queues.quorum.commands import Detach, Dispatched, DropQueue, Enqueue, Get, How, OpenQueue, Prefetch, Purge, Settle
 from queues.quorum.consumer import MOST_IN_FLIGHT
@@ -51,6 +53,37 @@ def test_publish_deliver_ack() -> None:
     assert statistics is not None
     assert (statistics.ready, statistics.unacked, statistics.consumers) == (0, 0, 1)
     assert group.members[0].pager.used == 0
+
+
+def test_a_dropped_queue_gives_back_what_was_held_a_slice_at_a_time() -> None:
+    group, stream = one_node()
+    count = 2000
+    stream.attach(prefetch=0)
+    for first in range(1, count + 1, 500):
+        stream.publish(*range(first, first + 500))
+    member = group.members[0]
+    used = member.pager.used
+    gone = of_type(stream.send(DropQueue(1)), QueueGone)
+    assert [effect.queue_id for effect in gone] == [1]
+    left = [used, member.pager.used]
+    while member.machine.discard_some(0):
+        left.append(member.pager.used)
+    assert member.pager.used == 0
+    assert not member.machine.is_discarding
+    assert max(before - after for before, after in pairwise(left)) <= used / 3
+
+
+def test_a_queue_that_comes_again_has_nothing_of_the_one_before() -> None:
+    group, stream = one_node()
+    stream.attach(prefetch=0)
+    for first in range(1, 2001, 500):
+        stream.publish(*range(first, first + 500))
+    member = group.members[0]
+    stream.send(DropQueue(1))
+    assert member.machine.is_discarding
+    group.open(1, settings_of())
+    assert not member.machine.is_discarding
+    assert member.pager.used == 0
 
 
 def test_a_message_for_several_queues() -> None:
