@@ -32,6 +32,7 @@ def cluster_configs(chance: random.Random, members: list[str], joiners: list[str
         "command_timeout_ms": 10_000,
         "raft_heartbeat_ms": 50,
         "raft_election_timeout_ms": chance.choice([150, 300]),
+        "stream_direct_bytes": chance.choice([1, 300, 1 << 40]),
         "raft_log_size_bytes": log_bytes,
         "raft_log_cap_bytes": log_bytes * chance.choice([1, 3]),
     }
