@@ -61,7 +61,7 @@ class _QueueFiles:
     """The segment files of one queue. `active` is the segment that is appended to, `placed` the one that has pages
     whose octets follow; 0 while there is none."""
 
-    __slots__ = ("active", "dirty", "has_new_names", "last_segment", "placed", "segments")
+    __slots__ = ("active", "dirty", "has_new_names", "has_old_folder", "last_segment", "placed", "segments")
 
     def __init__(self, last_segment: int) -> None:
         self.segments: dict[int, _SegmentFile] = {}
@@ -70,6 +70,7 @@ class _QueueFiles:
         self.last_segment = last_segment
         self.dirty: list[int] = []
         self.has_new_names = False
+        self.has_old_folder = False  # its name was synced since this object is there
 
 
 class _Write(NamedTuple):
@@ -77,6 +78,7 @@ class _Write(NamedTuple):
 
     queue_id: int
     location: PageLocation
+    header: bytes
     page: Octets
 
 
@@ -107,12 +109,16 @@ class PageSync:
                 raise CorruptRecord(page_path(queue_id, location.segment), location.offset, "the file is missing")
 
     def _write(self) -> None:
-        for queue_id, location, page in self._writes:
-            number, offset, _ = location
-            position = page_position(number, offset)
-            header = pack_header(RecordKind.PAGE, queue_id & 0xFFFFFFFF, position, page)
+        """Those of a file, which follow each other there, at once: after each call this thread waits for the
+        interpreter."""
+        files: dict[tuple[int, int], list[_Write]] = {}
+        for write in self._writes:
+            files.setdefault((write.queue_id, write.location.segment), []).append(write)
+        for (queue_id, number), writes in files.items():
+            buffers = [octets for write in writes for octets in (write.header, write.page)]
+            location = writes[0].location
             try:
-                self._disk.write(page_path(queue_id, number), offset, [header, page])
+                self._disk.write(page_path(queue_id, number), location.offset, buffers)
             except FileNotFoundError:  # its queue may have been dropped since
                 self._missing.append((queue_id, location))
 
@@ -208,7 +214,9 @@ class PageStore:
             queue.placed = number
         location = PageLocation(queue.placed, queue.segments[queue.placed].disk_bytes, len(page))
         self._appended(queue_id, queue, location)
-        self._writes.append(_Write(queue_id, location, page))
+        position = page_position(location.segment, location.offset)
+        header = pack_header(RecordKind.PAGE, queue_id & 0xFFFFFFFF, position, page)
+        self._writes.append(_Write(queue_id, location, header, page))
         self._writes_of[queue_id] = None
         self._unwritten[queue_id, location] = None
         self.unwritten_bytes += len(page)
@@ -230,7 +238,7 @@ class PageStore:
 
     def written(self, writes: Iterable[_Write]) -> None:
         """For a PageSync: these pages are there."""
-        for queue_id, location, page in writes:
+        for queue_id, location, _, page in writes:
             self._unwritten.pop((queue_id, location), None)
             self.unwritten_bytes -= len(page)
 
@@ -337,7 +345,7 @@ class PageStore:
         has_new_queue = False
         writes, self._writes, self._writes_of = self._writes, [], {}
         placed: dict[int, dict[int, None]] = {}
-        for queue_id, location, _ in writes:
+        for queue_id, location, *_ in writes:
             placed.setdefault(queue_id, {})[location.segment] = None
         for queue_id in list(self._dirty_queues) if queue_ids is None else dict.fromkeys([*queue_ids, *placed]):
             if queue_id not in self._dirty_queues:
@@ -350,7 +358,8 @@ class PageStore:
                 del self._dirty_queues[queue_id]
             if queue.has_new_names:
                 folders.append(_folder(queue_id))
-                has_new_queue = True
+                has_new_queue = has_new_queue or not queue.has_old_folder
+                queue.has_old_folder = True
                 queue.has_new_names = False
         if has_new_queue:
             folders += [PAGES_FOLDER, ""]
