@@ -244,13 +244,37 @@ def test_what_is_not_written_counts_for_the_backlog() -> None:
     assert store.unwritten_bytes == 0
 
 
+def write_out(disk: SimulatedDisk, folder: Path) -> None:
+    for path in disk.files():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(disk.contents(path))
+    (folder / "FORMAT").write_text('{"format": "amqp-broker data folder", "version": 6}\n')
+
+
+@pytest.mark.parametrize("is_live", [False, True], ids=["left over", "live"])
+def test_inspect_tells_what_a_crash_has_left_from_damage(
+    is_live: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver, client = with_one()
+    publish_only(driver, client)
+    job: Any = driver.take_sync()
+    job.run() if is_live else job._pages.run()
+    driver.disk.crash()
+    (path,) = page_files(driver.disk)
+    driver.disk.overwrite(path, driver.disk.contents(path)[:-5])
+    write_out(driver.disk, tmp_path)
+    assert main(["inspect", str(tmp_path)]) == (1 if is_live else 0)
+    said = capsys.readouterr().out
+    assert ("bad record: " in said) == is_live
+    assert ("left of a crash, nobody's page: " in said) == (not is_live)
+    if not is_live:
+        assert "/  s  1 messages" in said
+
+
 def test_inspect_counts_what_lies_in_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     driver, client = with_one()
     fill(driver, client, LAST, b"one more")
-    for path in driver.disk.files():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_bytes(driver.disk.contents(path))
-    (tmp_path / "FORMAT").write_text('{"format": "amqp-broker data folder", "version": 6}\n')
+    write_out(driver.disk, tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert main(["inspect", str(tmp_path)]) == 0
     assert "/  s  3 messages" in capsys.readouterr().out
