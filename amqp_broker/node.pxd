@@ -92,7 +92,7 @@ cdef class Node:
     @cython.locals(pager=Pager, excess="long long", rests=bint)
     cdef void _relieve(self, long long now) except *
     @cython.locals(pauses=Pauses, backlog="long long", is_behind=bint, is_on=bint, has_homes=bint,
-                   is_home_behind=bint, unwritten="long long")
+                   is_home_behind=bint)
     cdef void _choose_readers(self) except *
     @cython.locals(unsynced="long long")
     cdef bint _wants_sync(self, long long now, long long position) except -1

@@ -601,7 +601,7 @@ class Node:
 
     def backlog_bytes(self) -> int:
         """Octets that were appended and are not on the disk."""
-        return int(self._journal.position - self._synced_position + self.store.page_store.unwritten_bytes)
+        return int(self._journal.position - self._synced_position) + self.store.unwritten_bytes()
 
     # -- output ------------------------------------------------------------------------------------------------------
 
@@ -673,8 +673,7 @@ class Node:
         backlog = self._journal.position - self._synced_position
         is_behind = backlog > self._publish_backlog or self._dead_letters.backlog >= _MOST_LETTERS
         if groups.is_active and not is_behind:
-            unwritten = self.store.page_store.unwritten_bytes
-            is_behind = groups.is_behind or backlog + unwritten > self._publish_backlog
+            is_behind = groups.is_behind or backlog + self.store.unwritten_bytes() > self._publish_backlog
         is_on = self.alarms.is_set or self._pager.has_no_room
         has_homes = bool(self._home_links)
         if is_on or has_homes or pauses.is_alarmed:

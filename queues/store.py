@@ -328,6 +328,11 @@ class MessageStore:
         page.is_named = True
         self._names_pages = True
 
+    def unwritten_bytes(self) -> int:
+        """Octets beside the journal that wait for the next sync to write them."""
+        unwritten: int = self.page_store.unwritten_bytes
+        return unwritten
+
     def name_stored(self) -> None:
         """What others have in the journal names stored pages."""
         self._names_pages = True
