@@ -564,10 +564,10 @@ class Node:
         self._is_syncing = True
         self._sync_began = self.clock.now
         store = self.store
+        if take_named(self.groups.pagers):
+            store.name_stored()
         pages = store.take_page_sync()
         position = store.journal.position
-        if take_named(self.groups.pagers) and pages is None:
-            pages = store.page_store.take_sync()
         batch = store.journal.take_batch()
         # A segment may be waiting for nothing but to hear that what left it has long been on the disk.
         is_awaited = position > self._synced_position or self.answers.parked or store.retiring_segment
@@ -601,7 +601,7 @@ class Node:
 
     def backlog_bytes(self) -> int:
         """Octets that were appended and are not on the disk."""
-        return int(self._journal.position - self._synced_position)
+        return int(self._journal.position - self._synced_position) + self.store.unwritten_bytes()
 
     # -- output ------------------------------------------------------------------------------------------------------
 
@@ -673,7 +673,7 @@ class Node:
         backlog = self._journal.position - self._synced_position
         is_behind = backlog > self._publish_backlog or self._dead_letters.backlog >= _MOST_LETTERS
         if groups.is_active and not is_behind:
-            is_behind = groups.is_behind
+            is_behind = groups.is_behind or backlog + self.store.unwritten_bytes() > self._publish_backlog
         is_on = self.alarms.is_set or self._pager.has_no_room
         has_homes = bool(self._home_links)
         if is_on or has_homes or pauses.is_alarmed:

@@ -16,7 +16,8 @@ from typing import Any
 
 from queues.message import Entry
 from queues.page import AddressBook, Page
-from storage.page_store import PageStore
+from storage.disk import Octets
+from storage.page_store import PageLocation, PageStore
 
 #: Share of the budget above which new pages go to disk.
 _TIGHT_PERCENT = 60
@@ -98,6 +99,21 @@ class Pager:
                 self.has_no_room = True
             else:
                 self.pages_stored += 1
+
+    def place(self, queue_id: int, octets: Octets) -> PageLocation | None:
+        """A place on disk for what the next sync of pages writes there (PageStore.place); None: there is no room, as in
+        `store`."""
+        if self.has_no_room:
+            return None
+        try:
+            location: PageLocation = self.page_store.place(queue_id, octets)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            self.has_no_room = True
+            return None
+        self.pages_stored += 1
+        return location
 
     def drop(self, page: Page) -> None:
         """Forget the octets in RAM of a stored page."""

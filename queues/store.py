@@ -328,15 +328,24 @@ class MessageStore:
         page.is_named = True
         self._names_pages = True
 
+    def unwritten_bytes(self) -> int:
+        """Octets beside the journal that wait for the next sync to write them."""
+        unwritten: int = self.page_store.unwritten_bytes
+        return unwritten
+
+    def name_stored(self) -> None:
+        """What others have in the journal names stored pages."""
+        self._names_pages = True
+
     def take_page_sync(self) -> PageSync | None:
-        """What has to be synced before the entries that the journal is going to write, because they name it (4). None:
-        nothing.
+        """What has to be written and synced before the entries that the journal is going to write, because they name it
+        (4). None: nothing.
 
         Whether a segment is being retired says nothing here: a list may have been written before a page of a later
         queue found no room, and the segment stays.
         """
         if not self._names_pages:
-            return None
+            return self.page_store.take_writes()
         self._names_pages = False
         return self.page_store.take_sync()
 

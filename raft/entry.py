@@ -13,6 +13,8 @@ REGULAR = 0
 NO_OP = 1
 MEMBERSHIP = 2
 KINDS = (REGULAR, NO_OP, MEMBERSHIP)
+#: In the journal alone: a REGULAR one of which some lies elsewhere (Placer in raft/machine.py).
+PLACED = 3
 
 #: What an entry is taken to cost in RAM besides its data.
 ENTRY_OVERHEAD_BYTES = 200

@@ -26,7 +26,7 @@ from raft.group import Group
 from raft.journal_records import FIRST_RAFT_KIND, MEMORY_KINDS, group_of
 from raft.leadership import Leadership
 from raft.log import GroupLog
-from raft.machine import LogPort, Machine
+from raft.machine import LogPort, Machine, Placer
 from raft.member import Member, RandomSource
 from raft.memory import Memory
 from raft.messages import (
@@ -144,22 +144,29 @@ class RaftHost:
         recovered = self._recovered.get(group_id)
         return recovered.configuration.voters if recovered is not None else ()
 
-    def open_group(self, group_id: int, machine: Machine, members: Sequence[str], now: int) -> Group:
+    def open_group(
+        self, group_id: int, machine: Machine, members: Sequence[str], now: int, placer: Placer | None = None
+    ) -> Group:
         """Take part in a group. `members` counts only if nothing was recovered; it is the same on every one of them,
-        and empty on a node that is going to be added to the group. Raises CorruptLog, RaftStopped."""
+        and empty on a node that is going to be added to the group. placer: what puts parts of the machine's entries
+        elsewhere. Raises CorruptLog, CorruptRecord, RaftStopped."""
         if group_id in self.groups:
             raise ValueError(f"group {group_id} is open already")
         self._advance(now)
         group = Group(group_id, self.dirty)
-        log = GroupLog(group_id, self._port, group)
+        log = GroupLog(group_id, self._port, group, placer)
         recovered = self._recovered.pop(group_id, None)
-        lost = self._salvage(recovered, members, machine) if recovered is not None and self.salvages else []
+        lost = self._salvage(recovered, members, machine, placer) if recovered is not None and self.salvages else []
         if recovered is None or recovered.is_nothing or (lost and recovered.checkpoint is None):
             log.begin(make_configuration(list(members)), machine.checkpoint())
             if recovered is not None and recovered.term:
                 log.set_state(recovered.term, None)
         else:
             log.adopt(recovered)
+            if placer is not None:
+                unreadable = placer.take_losses()
+                self.losses += unreadable
+                lost += unreadable
             assert recovered.checkpoint is not None
             machine.restore(recovered.checkpoint.chunks)
             if lost:
@@ -181,11 +188,15 @@ class RaftHost:
         self._settle(group)
         return group
 
-    def _salvage(self, recovered: RecoveredGroup, members: Sequence[str], machine: Machine) -> list[str]:
+    def _salvage(
+        self, recovered: RecoveredGroup, members: Sequence[str], machine: Machine, placer: Placer | None
+    ) -> list[str]:
         """What is lost of a group; none if its log is whole, or if others know better."""
         voters = recovered.configuration.voters or tuple(members)
         if voters != (self.node_id,) or tuple(members) != (self.node_id,):
             return []
+        if placer is not None:
+            placer.salvage()
         lost = recovered.salvage(make_configuration(voters), machine.checkpoint()) if recovered.is_damaged else []
         self.losses += lost
         return lost

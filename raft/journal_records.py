@@ -6,6 +6,8 @@
 
     RAFT_LIVES, RAFT_WITNESS, RAFT_GIVEN_UP    of no group but of the node: raft/memory.py
 
+The data of an entry of kind PLACED are a short form, which its machine's Placer puts together.
+
 A checkpoint is `count` of these with numbers from 0, one after the other; the first holds the configuration as of
 the index. It counts when all are there. What they mean to each other: raft/recovery.py.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 import struct
 
 from amqp_broker.octets.buffer import Buffer
-from raft.entry import KINDS, MAX_NUMBER, Entry
+from raft.entry import KINDS, MAX_NUMBER, PLACED, Entry
 
 FIRST_RAFT_KIND = 16
 RAFT_ENTRY = 16
@@ -69,7 +71,7 @@ def read_entry(payload: bytes) -> Entry:
     if len(payload) < _ENTRY.size:
         raise ValueError(f"an entry of {len(payload)} octets is too short")
     _, index, term, kind = _ENTRY.unpack_from(payload)
-    if kind not in KINDS or not 0 < index <= MAX_NUMBER or not 0 < term <= MAX_NUMBER:
+    if (kind not in KINDS and kind != PLACED) or not 0 < index <= MAX_NUMBER or not 0 < term <= MAX_NUMBER:
         raise ValueError(f"an entry of kind {kind}, index {index} and term {term}")
     return bytes(payload[_ENTRY.size :]), index, term, kind
 

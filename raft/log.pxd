@@ -25,6 +25,10 @@ cdef class EntryLog:
     cdef object _unsynced_checkpoints
     cdef list _runs
     cdef list _configurations
+    cdef object _placer
+    cdef long long _least_placed
+    cdef dict _shorts
+    cdef long long _elsewhere_bytes
 
     @cython.locals(entries=list, place="long long", base="long long")
     cpdef object term_at(self, long long index)
@@ -38,5 +42,6 @@ cdef class EntryLog:
     cpdef bint synced(self, long long position) except -1
     cdef long long _segment(self) except -1
     cdef int _record_run(self, long long index, long long segment) except -1
+    cdef int _place(self, long long index, bytes command) except -1
     @cython.locals(segment="long long")
     cdef long long _write_entry(self, tuple entry) except -1

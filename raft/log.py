@@ -12,6 +12,7 @@ Invariants:
 2. What is written to the journal always recovers to what is here, at whichever record the journal ends
    (raft/recovery.py): an entry replaces what follows it only if its term differs from the one it replaces.
 3. synced_index covers only entries whose journal position was reached by a sync.
+4. An entry that was written in short is written so again, until a checkpoint is above it or it is cut.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ import cython
 from pysyncobj.journal import Journal
 
 from raft.configuration import Configuration, decode_configuration
-from raft.entry import ENTRY_OVERHEAD_BYTES, MEMBERSHIP, NO_OP, REGULAR, Entry
+from raft.entry import ENTRY_OVERHEAD_BYTES, MEMBERSHIP, NO_OP, PLACED, REGULAR, Entry
+from raft.errors import CorruptLog, RaftStopped
 from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE, put_checkpoint, put_state
-from raft.machine import LogPort
+from raft.machine import LogPort, Placer
 from raft.recovery import RecoveredGroup
+from raft.settings import NEVER
 
 if not cython.compiled:
     from raft.journal_records import put_entry
@@ -37,9 +40,10 @@ _TERM = itemgetter(2)
 
 
 class EntryLog:
-    """See the module's docstring. `owner` is told to leave journal segments."""
+    """See the module's docstring. `owner` is told to leave journal segments. placer: of the group's machine, if it has
+    one."""
 
-    def __init__(self, group_id: int, port: LogPort, owner: Any) -> None:
+    def __init__(self, group_id: int, port: LogPort, owner: Any, placer: Placer | None = None) -> None:
         self.group_id = group_id
         self.entries: list[Entry] = [(b"", 0, 0, NO_OP)]
         self.last_index = 0
@@ -63,13 +67,18 @@ class EntryLog:
         self._unsynced_checkpoints: deque[tuple[int, int]] = deque()
         self._runs: list[tuple[int, int]] = []  # (first index, segment), for entries above the checkpoint
         self._configurations: list[tuple[int, Configuration]] = [(0, Configuration())]
+        self._placer: Any = placer
+        self._least_placed = placer.least_bytes if placer is not None else NEVER
+        self._shorts: dict[int, bytes] = {}  # of entries above the checkpoint, by index
+        self._elsewhere_bytes = 0  # of `appended_bytes`, what the journal does not have
 
     # -- recovery ----------------------------------------------------------------------------------------------------
 
     def adopt(self, recovered: RecoveredGroup) -> None:
-        """Begin with what the journal holds, all of which is on the disk. Raises CorruptLog."""
+        """Begin with what the journal holds, all of which is on the disk. Raises CorruptLog, CorruptRecord, OSError."""
         checkpoint = recovered.finish()
-        self.entries = [(b"", checkpoint.index, checkpoint.term, NO_OP), *recovered.entries]
+        entries = [self._put_together(entry) if entry[3] == PLACED else entry for entry in recovered.entries]
+        self.entries = [(b"", checkpoint.index, checkpoint.term, NO_OP), *entries]
         self.last_index = self.synced_index = self.entries[-1][1]
         self.last_term = self.entries[-1][2]
         self.current_term = recovered.term
@@ -78,7 +87,7 @@ class EntryLog:
         self.checkpoint_segment = checkpoint.segment
         self.state_segment = recovered.state_segment
         self._configurations = [(checkpoint.index, checkpoint.configuration)]
-        for entry, segment in zip(recovered.entries, recovered.segments, strict=True):
+        for entry, segment in zip(entries, recovered.segments, strict=True):
             self.ram_bytes += len(entry[0]) + ENTRY_OVERHEAD_BYTES
             self._record_run(entry[1], segment)
             if entry[3] == MEMBERSHIP:
@@ -90,6 +99,18 @@ class EntryLog:
             segments.add(self.state_segment)
         for segment in sorted(segments):
             self._port.touch(segment, self._owner)
+
+    def _put_together(self, entry: Entry) -> Entry:
+        short, index, term, _ = entry
+        if self._placer is None:
+            raise CorruptLog(self.group_id, f"entry {index} has a part elsewhere, and none of its entries can have one")
+        try:
+            data = self._placer.put_together(index, short)
+        except ValueError as error:
+            raise CorruptLog(self.group_id, f"entry {index}: {error}") from None
+        self._shorts[index] = short
+        self._elsewhere_bytes += len(data) - len(short)
+        return data, index, term, REGULAR
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -166,6 +187,8 @@ class EntryLog:
         size = len(command) + ENTRY_OVERHEAD_BYTES
         self.ram_bytes += size
         self.appended_bytes += size
+        if len(command) >= self._least_placed and kind == REGULAR:
+            self._place(idx, command)
         self._record_run(idx, self._write_entry(entry))
         self._unsynced.append((self.position, idx))
 
@@ -176,6 +199,7 @@ class EntryLog:
         place = index - self.entries[0][1]
         if place <= 0 or index <= self.checkpoint_index:
             raise ValueError(f"group {self.group_id}: entry {index} is below the checkpoint: it cannot be cut")
+        self._take_back(index)
         self.ram_bytes -= sum(len(entry[0]) + ENTRY_OVERHEAD_BYTES for entry in self.entries[place:])
         del self.entries[place:]
         self.last_index = self.entries[-1][1]
@@ -204,6 +228,7 @@ class EntryLog:
 
     def replace(self, index: int, term: int, configuration: Configuration, chunks: list[bytes]) -> None:
         """An installed state takes the place of everything."""
+        self._take_back(0)
         self.entries = [(b"", index, term, NO_OP)]
         self.last_index = index
         self.last_term = term
@@ -235,7 +260,7 @@ class EntryLog:
     @property
     def live_bytes(self) -> int:
         """What the journal has to hold: the last checkpoint, and what was appended since, octets."""
-        return self.checkpoint_bytes + self.appended_bytes
+        return self.checkpoint_bytes + self.appended_bytes - self._elsewhere_bytes
 
     @property
     def has_unsynced(self) -> bool:
@@ -290,8 +315,10 @@ class EntryLog:
             self._record_run(entry[1], self._write_entry(entry))
 
     def write_again(self, chunks: list[bytes]) -> None:
-        """Write everything once more, in place of all that the journal has of the group. chunks: of the checkpoint."""
+        """Write everything once more, in place of all that the journal has of the group, and whole. chunks: of the
+        checkpoint."""
         index = self.checkpoint_index
+        self._shorts = {}
         self.rewrite_state()
         self._write_checkpoint(index, self.entries[0][2], self.configuration_at(index), chunks, replaces=True)
         self.rewrite_entries()
@@ -309,8 +336,28 @@ class EntryLog:
         if not self._runs or self._runs[-1][1] != segment:
             self._runs.append((index, segment))
 
+    def _place(self, index: int, command: bytes) -> None:
+        """Have parts of a large entry put elsewhere."""
+        try:
+            short = self._placer.place(index, command)
+        except OSError as error:
+            raise RaftStopped(self.group_id, f"placing entry {index} failed: {error}") from error
+        if short is not None:
+            self._shorts[index] = short
+            self._elsewhere_bytes += len(command) - len(short)
+
+    def _take_back(self, index: int) -> None:
+        """The entries from `index` on go."""
+        if self._placer is not None:
+            self._placer.take_back(index)
+        for each in [each for each in self._shorts if each >= index]:
+            del self._shorts[each]
+
     def _write_entry(self, entry: Entry) -> int:
         segment = self._segment()
+        short = self._shorts.get(entry[1]) if self._shorts else None
+        if short is not None:
+            entry = (short, entry[1], entry[2], PLACED)
         put_entry(self._port.open_entry(RAFT_ENTRY), self.group_id, entry)
         self.position = self._port.close_entry()
         return segment
@@ -327,6 +374,9 @@ class EntryLog:
         self.checkpoint_index = index
         self.checkpoint_bytes = sum(len(chunk) for chunk in chunks)
         self.appended_bytes = 0
+        self._elsewhere_bytes = 0
+        if self._shorts:
+            self._shorts = {each: short for each, short in self._shorts.items() if each > index}
         self._unsynced_checkpoints.append((self.position, index))
         runs = self._runs
         while len(runs) > 1 and runs[1][0] <= index + 1:

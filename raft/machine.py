@@ -44,6 +44,29 @@ class Machine(Protocol):
         are taken again."""
 
 
+class Placer(Protocol):
+    """Puts parts of a machine's entries elsewhere, so that the journal need not have them: docs/placement.md.
+    least_bytes: of an entry that it wants to look at. What it raises stops the node."""
+
+    least_bytes: int
+
+    def place(self, index: int, data: bytes) -> bytes | None:
+        """An entry is appended: the short form of its data, which names places; None: the journal has it all. What is
+        in the places is durable before anything is written to the journal that is appended after this call."""
+
+    def put_together(self, index: int, short: bytes) -> bytes:
+        """At recovery: the data of an entry that is in the log. Raises CorruptRecord, OSError."""
+
+    def take_back(self, index: int) -> None:
+        """The entries from this index on are no more; others are appended in their place in the same step."""
+
+    def salvage(self) -> None:
+        """Before `put_together`: what cannot be read is left out, and told of by `take_losses`."""
+
+    def take_losses(self) -> list[str]:
+        """What was left out, a line each. Once."""
+
+
 class LogPort(Protocol):
     """The node's journal, as far as a group writes to it (storage/journal.py and what keeps it short)."""
 

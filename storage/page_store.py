@@ -5,7 +5,9 @@ the caller remembers each PageLocation and tells which ones are live. Nothing bu
 queue.
 
 Invariants:
-1. `append` reaches the page cache only; a page is durable once `sync` of its queue has returned.
+1. `append` reaches the page cache only, and `place` not even that; a page is durable once a PageSync that was taken
+   later has run. What was given a place is in a file of its own kind, at an offset that nothing else gets, and is
+   written by the next PageSync, whatever that is taken for.
 2. A segment file is removed when no page in it is live any more and whatever says that they are dead is
    durable (`release` takes the journal position of that, `synced` says how far the journal is).
 3. Segment numbers of a queue are never used twice while a file, a live page or this object remembers them.
@@ -56,28 +58,71 @@ class _SegmentFile:
 
 
 class _QueueFiles:
-    """The segment files of one queue. `active` is the segment that is appended to, 0 while there is none."""
+    """The segment files of one queue. `active` is the segment that is appended to, `placed` the one that has pages
+    whose octets follow; 0 while there is none."""
 
-    __slots__ = ("active", "dirty", "has_new_names", "last_segment", "segments")
+    __slots__ = ("active", "dirty", "has_new_names", "has_old_folder", "last_segment", "placed", "segments")
 
     def __init__(self, last_segment: int) -> None:
         self.segments: dict[int, _SegmentFile] = {}
         self.active = 0
+        self.placed = 0
         self.last_segment = last_segment
         self.dirty: list[int] = []
         self.has_new_names = False
+        self.has_old_folder = False  # its name was synced since this object is there
+
+
+class _Write(NamedTuple):
+    """A page that has a place, and is not written yet."""
+
+    queue_id: int
+    location: PageLocation
+    header: bytes
+    page: Octets
 
 
 class PageSync:
-    """What to sync for some queues' pages. `run` does file work only; it may run in another thread."""
+    """What to write and sync for some queues' pages. `run` does file work only; it may run in another thread. `finish`
+    tells the store that it has run."""
 
-    def __init__(self, disk: Disk, files: list[str], folders: list[str]) -> None:
-        self._disk = disk
+    def __init__(self, store: PageStore, writes: list[_Write], files: list[str], folders: list[str]) -> None:
+        self._store = store
+        self._disk = store.disk
+        self._writes = writes
         self._files = files
         self._folders = folders
+        self._missing: list[tuple[int, PageLocation]] = []
 
     def run(self) -> None:
-        """Make them durable. Raises OSError; the node must stop then."""
+        """Make them durable. Raises OSError; the node must stop then, unless there was no space: then it may be called
+        again, and writes everything again."""
+        self._write()
+        self._sync()
+
+    def finish(self) -> None:
+        """It has run: what it has written can be read. Raises CorruptRecord for a file that is gone, though it is
+        needed."""
+        self._store.written(self._writes)
+        for queue_id, location in self._missing:
+            if self._store.has_segment(queue_id, location.segment):
+                raise CorruptRecord(page_path(queue_id, location.segment), location.offset, "the file is missing")
+
+    def _write(self) -> None:
+        """Those of a file, which follow each other there, at once: after each call this thread waits for the
+        interpreter."""
+        files: dict[tuple[int, int], list[_Write]] = {}
+        for write in self._writes:
+            files.setdefault((write.queue_id, write.location.segment), []).append(write)
+        for (queue_id, number), writes in files.items():
+            buffers = [octets for write in writes for octets in (write.header, write.page)]
+            location = writes[0].location
+            try:
+                self._disk.write(page_path(queue_id, number), location.offset, buffers)
+            except FileNotFoundError:  # its queue may have been dropped since
+                self._missing.append((queue_id, location))
+
+    def _sync(self) -> None:
         for path in self._files:
             with suppress(FileNotFoundError):  # its pages were released since: nothing is left to keep
                 self._disk.sync(path)
@@ -105,10 +150,15 @@ class PageStore:
     """All queues' pages. See the module's docstring."""
 
     def __init__(self, disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._disk = disk
+        self.disk = self._disk = disk
+        #: Octets of pages that have a place and are not written.
+        self.unwritten_bytes = 0
         self._segment_bytes = segment_bytes
         self._queues: dict[int, _QueueFiles] = {}
         self._dirty_queues: dict[int, None] = {}
+        self._writes: list[_Write] = []  # that no PageSync was taken for
+        self._writes_of: dict[int, None] = {}  # the queues with such
+        self._unwritten: dict[tuple[int, PageLocation], None] = {}
         self._dead: deque[tuple[int, int, int]] = deque()  # (journal position, queue id, segment)
         self._synced_position = 0
         self._orphans_are_gone = False
@@ -122,7 +172,7 @@ class PageStore:
         """
         queue = self._queues.get(queue_id) or self._open_queue(queue_id)
         if not queue.active or queue.segments[queue.active].disk_bytes >= self._segment_bytes:
-            self._start_segment(queue_id, queue)
+            queue.active = self._start_segment(queue_id, queue)
         number = queue.active
         segment = queue.segments[number]
         offset = segment.disk_bytes
@@ -136,13 +186,61 @@ class PageStore:
             if not segment.live_pages:
                 self._bury(queue_id, number, 0)
             raise
+        self._appended(queue_id, queue, location)
+        return location
+
+    def _appended(self, queue_id: int, queue: _QueueFiles, location: PageLocation) -> None:
+        """There is a page more at the end of a segment."""
+        segment = queue.segments[location.segment]
         segment.disk_bytes += location.disk_bytes
         segment.live_bytes += location.disk_bytes
         segment.live_pages += 1
-        if number not in queue.dirty:
-            queue.dirty.append(number)
+        if location.segment not in queue.dirty:
+            queue.dirty.append(location.segment)
         self._dirty_queues[queue_id] = None
+
+    def place(self, queue_id: int, page: Octets) -> PageLocation:
+        """Give a page a place. The next PageSync writes it: until then, `is_unwritten`, `page` is all there is of it,
+        and nobody may read it here. Raises OSError; it has no place then.
+        """
+        queue = self._queues.get(queue_id) or self._open_queue(queue_id)
+        if not queue.placed or queue.segments[queue.placed].disk_bytes >= self._segment_bytes:
+            number = self._start_segment(queue_id, queue)
+            try:
+                self._disk.append(page_path(queue_id, number), [])
+            except OSError:
+                self._bury(queue_id, number, 0)
+                raise
+            queue.placed = number
+        location = PageLocation(queue.placed, queue.segments[queue.placed].disk_bytes, len(page))
+        self._appended(queue_id, queue, location)
+        position = page_position(location.segment, location.offset)
+        header = pack_header(RecordKind.PAGE, queue_id & 0xFFFFFFFF, position, page)
+        self._writes.append(_Write(queue_id, location, header, page))
+        self._writes_of[queue_id] = None
+        self._unwritten[queue_id, location] = None
+        self.unwritten_bytes += len(page)
         return location
+
+    def has_segment(self, queue_id: int, number: int) -> bool:
+        """Whether a segment of a queue is there, as far as is known."""
+        queue = self._queues.get(queue_id)
+        return queue is not None and number in queue.segments
+
+    def is_unwritten(self, queue_id: int, location: PageLocation) -> bool:
+        """Whether a page has a place and is not there yet."""
+        return (queue_id, location) in self._unwritten
+
+    @property
+    def placing(self) -> dict[int, None]:
+        """The queues with pages that the next PageSync will write."""
+        return self._writes_of
+
+    def written(self, writes: Iterable[_Write]) -> None:
+        """For a PageSync: these pages are there."""
+        for queue_id, location, _, page in writes:
+            self._unwritten.pop((queue_id, location), None)
+            self.unwritten_bytes -= len(page)
 
     def read(self, queue_id: int, location: PageLocation) -> bytes:
         """The page. Raises CorruptRecord when it is not the one that was appended there, OSError."""
@@ -221,6 +319,8 @@ class PageStore:
             return
         if location.segment == queue.active:
             queue.active = 0
+        if location.segment == queue.placed:
+            queue.placed = 0
         self._bury(queue_id, location.segment, position)
 
     def synced(self, position: int) -> None:
@@ -232,35 +332,50 @@ class PageStore:
 
     # Durability
 
-    def take_sync(self, queue_ids: Iterable[int] | None = None) -> PageSync | None:
-        """What to sync for these queues (None: all); None: nothing. The caller runs it or stops the node."""
+    def take_writes(self) -> PageSync | None:
+        """What to write and sync for pages that have a place only; None: nothing. The caller runs it or stops the
+        node."""
+        return self.take_sync(list(self._writes_of), only_placed=True) if self._writes else None
+
+    def take_sync(self, queue_ids: Iterable[int] | None = None, only_placed: bool = False) -> PageSync | None:
+        """What to sync for these queues (None: all), and what is not written of any; None: nothing. only_placed: of
+        their files only those that have pages with a place. The caller runs it or stops the node."""
         files: list[str] = []
         folders: list[str] = []
         has_new_queue = False
-        for queue_id in list(self._dirty_queues) if queue_ids is None else queue_ids:
+        writes, self._writes, self._writes_of = self._writes, [], {}
+        placed: dict[int, dict[int, None]] = {}
+        for queue_id, location, *_ in writes:
+            placed.setdefault(queue_id, {})[location.segment] = None
+        for queue_id in list(self._dirty_queues) if queue_ids is None else dict.fromkeys([*queue_ids, *placed]):
             if queue_id not in self._dirty_queues:
                 continue
-            del self._dirty_queues[queue_id]
             queue = self._queues[queue_id]
-            files += [page_path(queue_id, number) for number in queue.dirty]
-            queue.dirty = []
+            numbers = list(placed.get(queue_id, ())) if only_placed else queue.dirty
+            files += [page_path(queue_id, number) for number in numbers]
+            queue.dirty = [number for number in queue.dirty if number not in numbers]
+            if not queue.dirty:
+                del self._dirty_queues[queue_id]
             if queue.has_new_names:
                 folders.append(_folder(queue_id))
-                has_new_queue = True
+                has_new_queue = has_new_queue or not queue.has_old_folder
+                queue.has_old_folder = True
                 queue.has_new_names = False
         if has_new_queue:
             folders += [PAGES_FOLDER, ""]
-        return PageSync(self._disk, files, folders) if files or folders else None
+        return PageSync(self, writes, files, folders) if files or folders else None
 
     def sync(self, queue_id: int) -> None:
         """Make all pages of the queue durable; no file is touched when nothing is new. Raises OSError."""
         if (work := self.take_sync([queue_id])) is not None:
             work.run()
+            work.finish()
 
     def sync_all(self) -> None:
         """`sync` for every queue with new pages."""
         if (work := self.take_sync()) is not None:
             work.run()
+            work.finish()
 
     # Recovery
 
@@ -330,6 +445,10 @@ class PageStore:
     def drop_queue(self, queue_id: int) -> None:
         """Remove all pages of a queue that is durably gone. Raises OSError."""
         self._ahead.drop_all(queue_id)
+        if queue_id in self._writes_of:
+            self.written([write for write in self._writes if write.queue_id == queue_id])
+            self._writes = [write for write in self._writes if write.queue_id != queue_id]
+            del self._writes_of[queue_id]
         self._queues.pop(queue_id, None)
         self._dirty_queues.pop(queue_id, None)
         self._dead = deque(one for one in self._dead if one[1] != queue_id) if self._dead else self._dead
@@ -372,13 +491,14 @@ class PageStore:
         queue = self._queues[queue_id] = _QueueFiles(numbers[-1] if numbers else 0)
         return queue
 
-    def _start_segment(self, queue_id: int, queue: _QueueFiles) -> None:
+    def _start_segment(self, queue_id: int, queue: _QueueFiles) -> int:
+        """The number of a new segment."""
         self._disk.make_folder(_folder(queue_id))
         queue.last_segment += 1
-        queue.active = queue.last_segment
-        queue.segments[queue.active] = _SegmentFile(0)
+        queue.segments[queue.last_segment] = _SegmentFile(0)
         queue.has_new_names = True
         self._dirty_queues[queue_id] = None
+        return queue.last_segment
 
     def _bury(self, queue_id: int, number: int, position: int) -> None:
         """Remove a dead segment, now or once the journal is synced up to `position`."""

@@ -29,6 +29,7 @@ from storage.disk import LOCK_FILE
 from storage.errors import ForeignFolder
 from storage.folder_format import check_format
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
+from storage.page_store import PAGES_FOLDER
 
 STATUS_DAMAGED = 1
 JOURNAL_ENTRIES = {
@@ -72,7 +73,7 @@ def inspect(folder: Path, as_json: bool) -> int:
         click.echo(json.dumps(_as_json(report, counting, queues, is_in_use), indent=2))
     else:
         click.echo("\n".join(_as_lines(folder, report, counting, queues, is_in_use)))
-    return STATUS_DAMAGED if _is_damaged(report) or counting.problems else 0
+    return STATUS_DAMAGED if _is_damaged(report, counting) or counting.problems else 0
 
 
 def _is_in_use(folder: Path) -> bool:
@@ -87,14 +88,18 @@ def _is_in_use(folder: Path) -> bool:
     return False
 
 
-def _is_damaged(report: FolderReport) -> bool:
-    return any(not bad.is_torn_tail for bad in _bad_records(report))
+def _is_damaged(report: FolderReport, counting: Counting) -> bool:
+    return any(not bad.is_torn_tail for bad in _bad_records(report, counting))
 
 
-def _bad_records(report: FolderReport) -> list[BadRecord]:
-    """The first one of the journal, and all of the pages."""
+def _bad_records(report: FolderReport, counting: Counting) -> list[BadRecord]:
+    """The first one of the journal, and all of the pages; what is nobody's page is a torn tail."""
     journal = [report.journal.first_bad] if report.journal.first_bad is not None else []
-    return journal + [bad for queue in report.queues for bad in queue.bad]
+    return journal + [
+        dataclasses.replace(bad, is_torn_tail=counting.is_left_over(queue.queue_id, bad))
+        for queue in report.queues
+        for bad in queue.bad
+    ]
 
 
 def _as_json(
@@ -102,7 +107,7 @@ def _as_json(
 ) -> dict[str, object]:
     return {
         "is_in_use": is_in_use,
-        "is_damaged": _is_damaged(report),
+        "is_damaged": _is_damaged(report, counting),
         "problems": counting.problems,
         "groups": [dataclasses.asdict(group) for group in counting.groups()],
         "queues": [dataclasses.asdict(queue) for queue in queues],
@@ -135,7 +140,7 @@ def _as_lines(
     if counting.apps:
         lines += ["", f"apps      {len(counting.apps)} of transactions"]
         lines += [_app_line(app) for app in counting.apps]
-    lines += ["", *_verdict(report, counting.problems)]
+    lines += ["", *_verdict(report, counting)]
     return lines
 
 
@@ -202,14 +207,17 @@ def _octets(count: int) -> str:
     return f"{amount:.3g} TiB"
 
 
-def _verdict(report: FolderReport, problems: list[str]) -> list[str]:
-    lines = []
-    for bad in _bad_records(report):
-        meaning = "torn tail, cut off at the next start" if bad.is_torn_tail else "bad record"
+def _verdict(report: FolderReport, counting: Counting) -> list[str]:
+    lines, problems = [], counting.problems
+    for bad in _bad_records(report, counting):
+        meaning = "bad record"
+        if bad.is_torn_tail:
+            is_page = bad.file.startswith(PAGES_FOLDER)
+            meaning = "left of a crash, nobody's page" if is_page else "torn tail, cut off at the next start"
         lines.append(f"{meaning}: {bad.file} at offset {bad.offset}: {bad.reason}")
     lines += [f"problem: {problem}" for problem in problems]
     lines += [f"set aside earlier: damaged/{part}" for part in report.damaged_parts]
-    if _is_damaged(report) or problems:
+    if _is_damaged(report, counting) or problems:
         lines.append("damaged: restore a copy, or `amqp-broker serve --recover` sets the bad parts aside and starts")
     else:
         lines.append("whole: the broker can start on it")

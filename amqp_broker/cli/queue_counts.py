@@ -28,11 +28,13 @@ from raft.journal_records import FIRST_RAFT_KIND
 from raft.memory import Memory
 from storage.disk import FileDisk, Octets
 from storage.errors import CorruptRecord
-from storage.page_store import PageStore
+from storage.page_store import PageStore, page_path
 
 if TYPE_CHECKING:
     from queues.quorum.leases import QuorumLease
     from queues.recovered_lease import RecoveredLease
+    from queues.stream.stream import Stream
+    from storage.inspect import BadRecord
 
 
 class UnchangedDisk(FileDisk):
@@ -125,6 +127,8 @@ class Counting:
         self.leases: list[LeaseCount] = []
         self.apps: list[AppCount] = []
         self._found: dict[int, list[tuple[RecoveredLease | QuorumLease, bool]]] = {}
+        self._streams: dict[int, None] = {}
+        self._page_ends: dict[str, int] = {}  # of streams: where the last page ends that is named, by file
         self._disk = disk
         self._groups = StoredGroups()
         self._recovery = Recovery(self._pager())
@@ -187,6 +191,18 @@ class Counting:
             counts[queue_id] = (messages + more, message_bytes + more_bytes)
         return [QueueCount(*place, *counts[place[3]]) for place in places if place[3] in counts]
 
+    def is_left_over(self, queue_id: int, bad: BadRecord) -> bool:
+        """Whether octets of a page file are behind all pages of a stream that somebody names: what a crash has left of
+        a chunk that was on its way (docs/placement.md). `finish` comes first."""
+        return queue_id in self._streams and bad.offset >= self._page_ends.get(bad.file, 0)
+
+    def _look_at_pages(self, stream: Stream) -> None:
+        self._streams[stream.queue_id] = None
+        for location in [part.page.location for part in stream.log.parts()]:
+            path = page_path(stream.queue_id, location.segment)
+            end = location.offset + location.disk_bytes
+            self._page_ends[path] = max(end, self._page_ends.get(path, 0))
+
     def _count_groups(self) -> dict[int, tuple[int, int]]:
         """Messages and octets of the queues in groups, by id. One that was declared and not opened is not there yet."""
         counts: dict[int, tuple[int, int]] = {}
@@ -202,6 +218,7 @@ class Counting:
                 figures, stream = machine.statistics(queue_id), machine.stream(queue_id)
                 if stream is not None:
                     counts[queue_id] = (stream.next - stream.first, stream.log.octets)
+                    self._look_at_pages(stream)
                 if figures is not None:
                     counts[queue_id] = (figures.ready + figures.unacked, figures.ready_bytes)
                     groups = machine.lease_groups(queue_id).values()

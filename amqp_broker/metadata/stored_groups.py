@@ -14,9 +14,9 @@ from amqp_broker.metadata.metadata import Metadata
 from queues.pager import Pager
 from queues.quorum.commands import NodeDown, encode_leader_batch
 from queues.quorum.machine import QueueGroupMachine
-from raft.entry import REGULAR
+from raft.entry import PLACED, REGULAR
 from raft.journal_records import MEMORY_KINDS, group_of
-from raft.machine import Machine
+from raft.machine import Machine, Placer
 from raft.memory import Memory
 from raft.recovery import RecoveredGroup
 
@@ -72,19 +72,21 @@ class StoredGroups:
         """The quorum queues of a group, with everything that was handed out given back, as a start does. Raises
         CorruptLog, CorruptRecord, ValueError, OSError."""
         machine = QueueGroupMachine("", pager)
-        self._replay(group_id, machine)
+        self._replay(group_id, machine, machine.placer)
         downs = [NodeDown(node, session) for node, session in machine.open_sessions().items()]
         if downs:
             machine.apply(0, 0, encode_leader_batch(machine.clock, downs), 0)
         return machine
 
-    def _replay(self, group_id: int, machine: Machine) -> None:
+    def _replay(self, group_id: int, machine: Machine, placer: Placer | None = None) -> None:
         recovered = self._recovered.get(group_id)
         if recovered is None or recovered.is_nothing:
             return
         machine.restore(recovered.finish().chunks)
         for data, index, term, kind in recovered.entries:
-            if kind == REGULAR:
+            if kind == PLACED and placer is not None:
+                machine.apply(index, term, placer.put_together(index, data), 0)
+            elif kind == REGULAR:
                 machine.apply(index, term, data, 0)
 
 

@@ -466,6 +466,14 @@ class Config(ClusterConfig):
         minimum=1,
         maximum=10_000,
     )
+    stream_direct_bytes: int = setting(
+        SIZE,
+        64 * KIB,
+        STORAGE,
+        "Chunks of a stream (what a node's clients publish to it in a turn) from this size on are written to the "
+        "stream's own file at once, and not to the journal.",
+        minimum=1 * KIB,
+    )
     stream_position_messages: int = setting(
         COUNT,
         1000,

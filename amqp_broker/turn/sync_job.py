@@ -21,6 +21,7 @@ class SyncJob:
         self._journal = journal
         self._batch = batch
         self._pages = pages
+        self._are_pages_synced = pages is None
         self.seconds = 0.0
         self.journal_bytes = batch.file_bytes if batch is not None else 0
 
@@ -33,9 +34,9 @@ class SyncJob:
 
     def run(self) -> None:
         """Pages first, because journal entries refer to them. Raises OSError; after ENOSPC it may be run again."""
-        if self._pages is not None:
+        if self._pages is not None and not self._are_pages_synced:
             self._pages.run()
-            self._pages = None
+            self._are_pages_synced = True
         if self._batch is not None:
             self._batch.write_and_sync()
 
@@ -44,6 +45,8 @@ class SyncJob:
         self.seconds = seconds
 
     def finish(self) -> None:
-        """Give the buffer back."""
+        """Give the buffer back. Raises CorruptRecord where a file is gone."""
+        if self._pages is not None:
+            self._pages.finish()
         if self._batch is not None:
             self._journal.batch_done(self._batch)

@@ -8,6 +8,7 @@ cdef class QueueGroupMachine:
     cdef public object _execution
     cdef public Places _places
     cdef public object _install
+    cdef public object placer
     cdef public dict _proposed
     cdef dict __dict__  # checks put themselves in front of `apply`
 

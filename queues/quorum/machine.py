@@ -28,9 +28,15 @@ from queues.quorum.leases import QuorumLease
 from queues.quorum.places import Export, Places, name_places
 from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.settings import QuorumSettings
+from queues.stream.commands import AppendChunk
+from queues.stream.place import Place
+from queues.stream.placement import ChunkPlacer
 from queues.stream.places import name_streams
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
+
+#: Chunks that nobody has.
+_NOTHING = 1 << 62
 
 
 class Log(Protocol):
@@ -46,13 +52,15 @@ class Log(Protocol):
 
 class QueueGroupMachine:
     """own_node: this node's name. pager: this group's own (its `used` counts towards the node's memory, its pages lie
-    in the node's page store)."""
+    in the node's page store). stream_direct_bytes: chunks from this size on go to the files of their streams at once.
+    placer: what does that, for raft's log."""
 
-    def __init__(self, own_node: str, pager: Pager) -> None:
+    def __init__(self, own_node: str, pager: Pager, stream_direct_bytes: int = _NOTHING) -> None:
         self.pager = pager
         self.role_changes = 0
         self._execution = Execution(own_node, pager)
         self._places = Places(pager)
+        self.placer = ChunkPlacer(pager, stream_direct_bytes, self._has_stream, self._forget_folders)
         self._install: ImageReader | None = None
         self._proposed: dict[int, tuple[bytes, Batch]] = {}  # by index, what this member has proposed, as read
 
@@ -65,7 +73,29 @@ class QueueGroupMachine:
             batch = proposed[1]
         else:
             batch = decode_batch(data, self.pager.addresses)
+        places = self.placer.take(index)
+        if places is None:
+            self._execution.run(batch)
+        else:
+            self._run_placed(batch, places)
+
+    def _run_placed(self, batch: Batch, places: list[Place]) -> None:
+        """Apply a batch of which chunks lie on the disk."""
+        for place in places:
+            command = batch.commands[place.number]
+            assert isinstance(command, AppendChunk)
+            batch.commands[place.number] = command._replace(place=place)
         self._execution.run(batch)
+        self.placer.settle(places)
+
+    def _has_stream(self, queue_id: int) -> bool:
+        return queue_id in self._execution.state.streams
+
+    def _forget_folders(self, queue_ids: list[int]) -> None:
+        """Places in the folders of these queues are dead: those of queues that are gone go with the next checkpoint."""
+        execution = self._execution
+        execution.dropped += [each for each in queue_ids if each not in execution.state]
+
 
     def checkpoint(self) -> list[bytes]:
         """The state as of now. What it names in pages must be synced with it or before it (Pager.has_named_pages)."""
@@ -202,7 +232,9 @@ class QueueGroupMachine:
     def has_files(self, queue_id: int) -> bool:
         """Whether the pages of a queue may still be needed."""
         execution = self._execution
-        return queue_id in execution.state or queue_id in execution.dropped or queue_id in self._installing()
+        if queue_id in execution.state or queue_id in execution.dropped or queue_id in self._installing():
+            return True
+        return queue_id in self.placer.queue_ids()
 
     def has_letter(self, queue_id: int, letter: int) -> bool:
         """Whether a dead letter that the leader was told of is not known to be dispatched."""
@@ -211,7 +243,8 @@ class QueueGroupMachine:
     def queue_ids(self) -> list[int]:
         """The queues that there are, and those whose pages may still be needed: for PageStore.drop_orphans."""
         execution = self._execution
-        return [*execution.state.ids(), *execution.dropped, *self._places.queue_ids(), *self._installing()]
+        placed = self.placer.queue_ids()
+        return [*execution.state.ids(), *execution.dropped, *self._places.queue_ids(), *self._installing(), *placed]
 
     def _installing(self) -> list[int]:
         """The queues of a state that is on its way."""
@@ -289,7 +322,8 @@ class QueueGroupMachine:
         """The journal is on the disk so far. Raises OSError."""
         if self._places.is_retiring:
             execution = self._execution
-            self._places.synced(position, execution.state, [*execution.dropped, *self._installing()])
+            spared = [*execution.dropped, *self._installing(), *self.placer.queue_ids()]
+            self._places.synced(position, execution.state, spared)
 
     def digest(self) -> bytes:
         """Equal on all members that have applied the same entries."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from amqp_broker.octets.buffer import Buffer
 from queues.quorum.reader import Malformed, Reader, octets_of
 from queues.stream.chunk import Chunk
+from queues.stream.place import Place
 from queues.stream.settings import StreamSettings, get_settings, put_settings
 from queues.stream.shares import MOST_PARTITIONS
 
@@ -37,10 +38,12 @@ class OpenStream(NamedTuple):
 
 
 class AppendChunk(NamedTuple):
-    """A chunk goes to the end of the stream. Refused with NO_QUEUE where the stream is not."""
+    """A chunk goes to the end of the stream. Refused with NO_QUEUE where the stream is not. place: where it lies on the
+    disk of this member, if it does; no part of the command."""
 
     queue_id: int
     chunk: bytes
+    place: Place | None = None
 
 
 class Trim(NamedTuple):

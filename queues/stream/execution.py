@@ -39,7 +39,7 @@ def execute(
     elif stream is None:
         return None, Refusal.NO_QUEUE
     elif isinstance(command, AppendChunk):
-        stream.append(command.chunk, clock)
+        stream.append(command.chunk, clock, command.place)
     elif isinstance(command, Trim):
         stream.trim(command.first)
     elif isinstance(command, HoldStream):

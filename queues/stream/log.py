@@ -3,15 +3,17 @@
     append -> the tail -> (page_bytes) a page, on the disk at once -> warm: still in RAM -> cold: on the disk alone
                                                                      ^---- read ----------------+
 
-A page is a run of stored chunks, each `u64 first offset, u64 time, u32 octets` and the chunk (chunk.py). Pages are
-those of queues/page.py as far as the pager is concerned: it stores, loads, drops and releases them.
+A page is a run of stored chunks, each `u64 first offset, u64 time, u32 octets` and the chunk (chunk.py); or it is one
+chunk, which was given its place before offset and time (placement.py): those are the page's. The first octet tells, as
+no offset is so high. Pages are those of queues/page.py as far as the pager is concerned: it stores, loads, drops and
+releases them.
 
 Invariants:
 1. Offsets are dense over pages and the tail; `first` may lie within the oldest page: what is before it is not given to
    anybody.
 2. Nothing in here is replicated: which pages there are, and where they begin, differs from member to member.
-3. At most WARM_PAGES pages are in RAM, but for those that have found no room on the disk; `_warm` has exactly those in
-   RAM, who was used last at its end.
+3. At most WARM_PAGES pages are in RAM, but for those that have found no room on the disk, or whose place is not
+   written; `_warm` has exactly those in RAM, who was used last at its end.
 4. The pages that checkpoints name are the oldest ones, without a gap: `names` has an item for each, in their order.
 """
 
@@ -25,7 +27,8 @@ from typing import NamedTuple
 from queues.page import Page
 from queues.pager import Pager
 from queues.quorum.reader import Malformed
-from queues.stream.chunk import Chunk
+from queues.stream.chunk import VERSION, Chunk
+from queues.stream.place import Place
 from storage.disk import Pending
 from storage.page_store import PageLocation
 
@@ -56,13 +59,14 @@ class Stored(NamedTuple):
 
 class Part:
     """A page and what readers find it by. time: of its first chunk. chunks: of a warm page, once somebody has read
-    it."""
+    it. is_placed: an entry of the log may name its place."""
 
-    __slots__ = ("chunks", "page", "time")
+    __slots__ = ("chunks", "is_placed", "page", "time")
 
-    def __init__(self, time: int, page: Page) -> None:
+    def __init__(self, time: int, page: Page, is_placed: bool = False) -> None:
         self.time = time
         self.page = page
+        self.is_placed = is_placed
         self.chunks: list[Stored] | None = None
 
 
@@ -96,6 +100,21 @@ class StreamLog:
         self._add_to_tail(HEAD_BYTES + len(chunk.octets))
         return first
 
+    def append_placed(self, time: int, chunk: Chunk, place: Place) -> int:
+        """As `append`, of a chunk that lies on the disk: its place is a page."""
+        self.seal()
+        first = self.next
+        page = Page(chunk.octets, chunk.records, first, first + chunk.records - 1, 0)
+        page.location = place.location
+        place.is_taken = True
+        self.next += chunk.records
+        self.octets += page.location.length
+        self._pager.add_used(page.size)
+        part = Part(time, page, is_placed=True)
+        part.chunks = [Stored(first, time, chunk)]
+        self._add(part)
+        return first
+
     def _add_to_tail(self, added: int) -> None:
         self._tail_bytes += added
         self._pager.add_used(added)
@@ -122,14 +141,14 @@ class StreamLog:
         warm = self._warm
         warm.pop(part, None)
         warm[part] = None
-        if len(warm) > WARM_PAGES:
-            self._cool(next(iter(warm)))
+        while len(warm) > WARM_PAGES and self._cool(next(iter(warm))):
+            pass
 
     def _cool(self, part: Part) -> int:
-        """A page leaves RAM, if there is room on the disk. Returns how many octets that gives."""
+        """A page leaves RAM, if it is on the disk or there is room. Returns how many octets that gives."""
         page = part.page
         self._pager.store(self.queue_id, page)
-        if page.location is None:
+        if page.location is None or self._pager.page_store.is_unwritten(self.queue_id, page.location):
             return 0
         del self._warm[part]
         part.chunks = None
@@ -167,6 +186,8 @@ class StreamLog:
         self.octets -= size
         if page.is_named:
             self.named_bytes -= size
+        if part.is_placed:
+            page.is_named = True  # it goes as what a checkpoint names goes, when the entry is not needed either
         self._warm.pop(part, None)
         part.chunks = None
         self._pager.release(self.queue_id, page)
@@ -211,7 +232,7 @@ class StreamLog:
                 self._fetch_ahead(place + 1)
                 self._pager.load(self.queue_id, page)
             assert page.data is not None
-            part.chunks = list(_split(page.data))
+            part.chunks = list(_split(page.data, page.first, part.time))
         chunks = part.chunks
         self._warm_up(part)
         return chunks
@@ -327,7 +348,7 @@ class StreamLog:
 
     def restore_tail(self, octets: bytes) -> None:
         """The tail of an image. Raises Malformed."""
-        for stored in _split(octets, is_sound=False):
+        for stored in _split(octets, 0, 0, is_sound=False):
             if not self._parts and not self._tail:
                 self.first = stored.first
             elif stored.first != self.next:
@@ -346,8 +367,12 @@ def tail_octets(tail: list[Stored]) -> bytes:
     return b"".join(pieces)
 
 
-def _split(octets: bytes, is_sound: bool = True) -> Iterator[Stored]:
-    """The chunks of a page. Raises Malformed, unless they are known to be sound."""
+def _split(octets: bytes, first: int, time: int, is_sound: bool = True) -> Iterator[Stored]:
+    """The chunks of a page that begins with this offset and time. Raises Malformed, unless they are known to be
+    sound."""
+    if octets[0] == VERSION:
+        yield Stored(first, time, Chunk(octets, 0, is_sound))
+        return
     start = 0
     while start < len(octets):
         if start + HEAD_BYTES > len(octets):

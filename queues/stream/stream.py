@@ -18,6 +18,7 @@ from queues.stream.chunk import Chunk, Run
 from queues.stream.groups import ReaderGroups
 from queues.stream.log import StreamLog
 from queues.stream.marks import Marks, Step
+from queues.stream.place import Place
 from queues.stream.settings import StreamSettings
 from queues.stream.shares import Shares
 
@@ -68,16 +69,17 @@ class Stream:
         """The offset that the next message gets."""
         return self.log.next
 
-    def append(self, octets: bytes, clock: int) -> None:
-        """A chunk, checked before. What its producers have published before is left out."""
+    def append(self, octets: bytes, clock: int, place: Place | None = None) -> None:
+        """A chunk, checked before, which may lie on the disk. What its producers have published before is left out: the
+        rest is another chunk."""
         chunk = Chunk(octets, is_sound=True)
         known = self._known(chunk)
         if known:
             rest = chunk.without(known, self.settings.filter_bytes)
             if rest is None:
                 return
-            chunk = Chunk(rest, is_sound=True)
-        first = self.log.append(clock, chunk)
+            chunk, place = Chunk(rest, is_sound=True), None
+        first = self.log.append(clock, chunk) if place is None else self.log.append_placed(clock, chunk, place)
         for run in chunk.runs:
             self._remember(run, first)
         settings = self.settings

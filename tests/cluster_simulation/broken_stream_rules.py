@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.queue_types.stream.group_reader import GroupReader
+from amqp_broker.turn.sync_job import SyncJob
 from queues.pager import Pager
 from queues.quorum import cursor_ready, image, image_reader
 from queues.quorum.reader import Reader
@@ -14,8 +15,10 @@ from queues.stream.groups import ReaderGroup
 from queues.stream.image import STREAM_TAIL, StreamReader
 from queues.stream.log import Stored, StreamLog
 from queues.stream.marks import Marks
+from queues.stream.placement import ChunkPlacer
 from queues.stream.shares import Share
 from queues.stream.stream import Stream
+from storage.page_store import PageSync
 
 Patch = pytest.MonkeyPatch
 
@@ -102,6 +105,46 @@ def what_was_given_before_is_not_known(patch: Patch) -> None:
 def a_partition_is_given_to_nobody(patch: Patch) -> None:
     """Those that have too little get the first partition, and nothing else."""
     patch.setattr(Share, "of", lambda self, member: [0] if self.owners and self.owners[0] == member else [])
+
+
+def places_are_named_before_their_sync(patch: Patch) -> None:
+    """The journal's batch is written first."""
+
+    def run(self: Any) -> None:
+        if self._batch is not None:
+            self._batch.write_and_sync()
+        if self._pages is not None and not self._are_pages_synced:
+            self._pages.run()
+            self._are_pages_synced = True
+
+    patch.setattr(SyncJob, "run", run)
+
+
+def places_are_not_synced(patch: Patch) -> None:
+    """They are written before the journal is, and no more."""
+    patch.setattr(PageSync, "_sync", lambda self: None)
+
+
+def places_of_cut_entries_are_given_up_at_once(patch: Patch) -> None:
+    """Recovery may find such an entry again."""
+
+    def taken_back(self: Any, index: int) -> None:
+        for each in [each for each in self._placed if each >= index]:
+            for place in self._placed.pop(each):
+                self._pager.page_store.release(place.queue_id, place.location)
+
+    patch.setattr(ChunkPlacer, "take_back", taken_back)
+
+
+def places_go_with_their_pages(patch: Patch) -> None:
+    """What retention takes is given up though an entry above the checkpoint names it."""
+
+    def released(self: Any, part: Any) -> None:
+        part.is_placed = False
+        release(self, part)
+
+    release = StreamLog._release
+    patch.setattr(StreamLog, "_release", released)
 
 
 # -- queues over streams -----------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ def cluster_configs(chance: random.Random, members: list[str], joiners: list[str
     Joiners have the latter only."""
     segment = chance.choice([4096, 16_384, 65_536])
     log_bytes = chance.choice([2_000, 8_000, 60_000])
+    # Drawn apart: the seeds that tests name are about all else.
+    direct = random.Random(chance.getstate()[1][1]).choice([1, 1, 300, 1 << 40])
     same: dict[str, object] = {
         "default_user": "",
         "audit_log": False,
@@ -32,6 +34,7 @@ def cluster_configs(chance: random.Random, members: list[str], joiners: list[str
         "command_timeout_ms": 10_000,
         "raft_heartbeat_ms": 50,
         "raft_election_timeout_ms": chance.choice([150, 300]),
+        "stream_direct_bytes": direct,
         "raft_log_size_bytes": log_bytes,
         "raft_log_cap_bytes": log_bytes * chance.choice([1, 3]),
     }

@@ -52,10 +52,10 @@ class GroupChecks:
         host: Any = replication.host
         open_group = host.open_group
 
-        def watched(group_id: int, machine: Any, members: Sequence[str], now: int) -> Any:
+        def watched(group_id: int, machine: Any, members: Sequence[str], now: int, placer: Any = None) -> Any:
             if group_id != _METADATA:
                 self._watch_queues(node, group_id, machine)
-            return open_group(group_id, machine, members, now)
+            return open_group(group_id, machine, members, now, placer)
 
         host.open_group = watched
 
@@ -124,6 +124,33 @@ class GroupChecks:
             log.told(group_id, 0, node.name, execution.effects[before:], is_exact=False)
 
         machine.apply, machine.end_install = watched, installed
+        self._watch_places(machine.placer)
+
+    def _watch_places(self, placer: Any) -> None:
+        """Count what happens to chunks that lie in files of their own."""
+        counts = self.log.counts
+        place, put_together, take_back, take = placer.place, placer.put_together, placer.take_back, placer.take
+
+        def placed(index: int, data: bytes) -> bytes | None:
+            short: bytes | None = place(index, data)
+            counts["placed entries"] += short is not None
+            return short
+
+        def found(index: int, short: bytes) -> bytes:
+            counts["entries put together"] += 1
+            data: bytes = put_together(index, short)
+            return data
+
+        def taken_back(index: int) -> None:
+            counts["placed entries cut"] += sum(each >= index for each in placer._placed)
+            take_back(index)
+
+        def taken(index: int) -> Any:
+            places = take(index)
+            counts["placed chunks applied"] += len(places or ())
+            return places
+
+        placer.place, placer.put_together, placer.take_back, placer.take = placed, found, taken_back, taken
 
     # -- checks --------------------------------------------------------------------------------------------------------
 

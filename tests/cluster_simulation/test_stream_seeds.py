@@ -39,7 +39,7 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     assert not failures_of(range(1, SEEDS + 1), SECONDS, counts), _REPLAY
     for what in (
         "crashes", "installs", "known sequences", "sequences again", "reads from an offset", "reads from first",
-        "reads from last", "reads from next", "reads from 1s", "digests", "cursor returns",
+        "reads from last", "reads from next", "reads from 1s", "digests", "cursor returns", "placed entries cut",
     ):  # fmt: skip
         assert counts[what] > 0, what
     assert counts["cursor deliveries"] > 10_000
@@ -49,6 +49,8 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     assert counts["read in groups"] > 5_000
     assert counts["came again"] > 500
     assert counts["positions stored"] > 300
+    assert counts["placed chunks applied"] > 2_000
+    assert counts["entries put together"] > 100
 
 
 def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
@@ -69,6 +71,10 @@ def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
         (rules.positions_are_what_was_read, 1),
         (rules.what_was_given_before_is_not_known, 1),
         (rules.a_partition_is_given_to_nobody, 1),
+        (rules.places_are_named_before_their_sync, 1),
+        (rules.places_are_not_synced, 1),
+        (rules.places_of_cut_entries_are_given_up_at_once, 1),
+        (rules.places_go_with_their_pages, 1),
         (rules.keys_have_no_order, 1),
         (rules.an_image_has_not_what_came_back, 1),
         (rules.an_image_has_another_place, 1),

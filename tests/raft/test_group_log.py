@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from dataclasses import dataclass, field
 
 import pytest
@@ -16,6 +17,7 @@ from raft.journal_records import RAFT_ENTRY, RAFT_STATE
 from raft.log import GroupLog
 from raft.recovery import RecoveredGroup
 from storage.journal import Journal
+from storage.page_store import PageLocation, PageStore
 from tests.example_counts import examples
 from tests.raft.raft_node import JournalPort
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
@@ -39,11 +41,60 @@ def shape_of(log: GroupLog, checkpoint: bytes) -> Shape:
     return Shape(log.current_term, log.voted_for, (log.checkpoint_index, checkpoint), entries, log.configuration)
 
 
+class FilePlacer:
+    """Puts whole entries into page files. What dies is given up when a checkpoint that was captured later is synced."""
+
+    least_bytes = 50
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.store = PageStore(disk, 400)
+        self.places: dict[int, PageLocation] = {}
+        self.dead: list[PageLocation] = []
+        self.captured: list[tuple[int, list[PageLocation]]] = []
+
+    def place(self, index: int, data: bytes) -> bytes | None:
+        if data[0] % 4 == 0:
+            return None
+        self.places[index] = self.store.place(7, data)
+        return struct.pack(">LQL", *self.places[index])
+
+    def put_together(self, index: int, short: bytes) -> bytes:
+        self.places[index] = PageLocation(*struct.unpack(">LQL", short))
+        self.store.adopt(7, [self.places[index]])
+        return self.store.read(7, self.places[index])
+
+    def take_back(self, index: int) -> None:
+        self._bury([each for each in self.places if each >= index])
+
+    def _bury(self, indexes: list[int]) -> None:
+        self.dead += [self.places.pop(each) for each in indexes]
+
+    def checkpoint(self, index: int, position: int) -> None:
+        """One is written that ends at this position: entries up to the index are applied, and their places are dead."""
+        self._bury([each for each in self.places if each <= index])
+        self.captured.append((position, self.dead))
+        self.dead = []
+
+    def synced(self, position: int) -> None:
+        while self.captured and self.captured[0][0] <= position:
+            for location in self.captured.pop(0)[1]:
+                self.store.release(7, location)
+
+    def salvage(self) -> None:
+        raise NotImplementedError
+
+    def take_losses(self) -> list[str]:
+        raise NotImplementedError
+
+
 @dataclass(eq=False)
 class Life:
-    """A log on a journal, and every shape that it has had since the last sync, the synced one first."""
+    """A log on a journal, and every shape that it has had since the last sync, the synced one first. places: large
+    entries lie in page files."""
 
     disk: SimulatedDisk
+    places: bool = False
+    placer: FilePlacer | None = None
     shapes: list[Shape] = field(default_factory=list)
     checkpoint: bytes = b""
     was_synced: bool = False
@@ -58,7 +109,8 @@ class Life:
         for segment, kind, payload in journal.recover():
             recovered = recovered or RecoveredGroup(1)
             recovered.take(segment, kind, bytes(payload))
-        self.log = GroupLog(1, self.port, self)
+        self.placer = FilePlacer(self.disk) if self.places else None
+        self.log = GroupLog(1, self.port, self, self.placer)
         if recovered is None or recovered.is_nothing:
             assert not self.was_synced, "all is gone"
             self.checkpoint = b"0"
@@ -70,6 +122,8 @@ class Life:
             found = shape_of(self.log, self.checkpoint)
             self.was_synced = True  # recovery syncs what it has read
             assert found in self.shapes, f"{found} is none of {self.shapes}"
+        if self.placer is not None:
+            self.placer.store.drop_orphans([7])
         self.shapes = [shape_of(self.log, self.checkpoint)]
 
     def note(self) -> None:
@@ -77,10 +131,15 @@ class Life:
 
     def sync(self) -> None:
         while (batch := self.port.journal.take_batch()) is not None:
+            if self.placer is not None and (pages := self.placer.store.take_writes()) is not None:
+                pages.run()
+                pages.finish()
             batch.write_and_sync()
             self.port.journal.batch_done(batch)
             self.port.synced(batch.position)
             self.log.synced(batch.position)
+            if self.placer is not None:
+                self.placer.synced(batch.position)
             self.was_synced = True
         assert self.log.synced_index == self.log.last_index
         self.shapes = self.shapes[-1:]
@@ -91,6 +150,8 @@ class Life:
         assert term is not None
         self.checkpoint = b"state at %d of %d" % (index, term)
         self.log.write_checkpoint(index, term, [self.checkpoint[:8], self.checkpoint[8:]])
+        if self.placer is not None:
+            self.placer.checkpoint(index, self.log.position)
 
     def leave_segment(self, segment: int) -> None:
         """As a member does it, with everything up to the middle of the log applied."""
@@ -133,6 +194,8 @@ def work(life: Life, chance: random.Random) -> None:
             life.note()
             index = max(1, log.checkpoint_index + chance.randint(1, 20))
             life.checkpoint = b"installed at %d" % index
+            if life.placer is not None:
+                life.placer.checkpoint(log.checkpoint_index, log.position)
             log.replace(index, log.current_term, FIRST, [life.checkpoint])
         elif draw < 0.8:
             log.trim(chance.randint(log.base_index, log.checkpoint_index))
@@ -143,9 +206,9 @@ def work(life: Life, chance: random.Random) -> None:
         life.note()
 
 
-def play(seed: int) -> None:
+def play(seed: int, *, places: bool) -> None:
     chance = random.Random(seed)
-    life = Life(SimulatedDisk(chance))
+    life = Life(SimulatedDisk(chance), places)
     for _ in range(10):
         life.disk.crash_at = chance.randint(1, 40) if chance.random() < 0.7 else None
         try:
@@ -163,7 +226,44 @@ def play(seed: int) -> None:
 @settings(deadline=None, max_examples=examples(250))
 @given(st.integers(0, 2**64))
 def test_the_log_survives_a_crash_at_any_write(seed: int) -> None:
-    play(seed)
+    play(seed, places=False)
+
+
+@settings(deadline=None, max_examples=examples(250))
+@given(st.integers(0, 2**64))
+def test_the_log_survives_a_crash_at_any_write_with_parts_elsewhere(seed: int) -> None:
+    play(seed, places=True)
+
+
+def test_an_entry_is_written_in_short_again_and_whole_to_others() -> None:
+    life = Life(SimulatedDisk(random.Random(1)), places=True)
+    life.open()
+    log, data = life.log, b"\1" + b"x" * 400
+    before = log.live_bytes
+    log.set_state(1, "n1")
+    log.add(data, 1, 1)
+    assert log.live_bytes - before < 400 < log.appended_bytes
+    for _ in range(3):
+        life.sync()
+        assert log.entries_from(1, 1 << 20) == [(data, 1, 1, REGULAR)]
+        log.rewrite_entries()
+    assert life.port.position < 400
+    life.note()
+    life.disk.crash()
+    life.open()
+    assert life.log.entries_from(1, 1 << 20) == [(data, 1, 1, REGULAR)]
+    assert life.log.live_bytes - before < 400
+
+
+def test_who_puts_nothing_elsewhere_refuses_an_entry_with_a_part_there() -> None:
+    life = Life(SimulatedDisk(random.Random(1)), places=True)
+    life.open()
+    life.log.set_state(1, "n1")
+    life.log.add(b"\1" + b"x" * 400, 1, 1)
+    life.sync()
+    life.places = False
+    with pytest.raises(CorruptLog, match="entry 1 has a part elsewhere"):
+        life.open()
 
 
 def new_log() -> GroupLog:

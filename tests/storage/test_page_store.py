@@ -129,6 +129,100 @@ def test_a_sync_touches_only_what_is_new() -> None:
     assert disk.unsynced() == []
 
 
+def test_a_page_with_a_place_is_written_by_the_next_sync() -> None:
+    disk = new_disk()
+    store = PageStore(disk, segment_bytes=300)
+    fill(store, 7, 10)
+    first, second = store.place(7, b"first" * 20), store.place(7, b"second" * 30)
+    assert (first.segment, second.offset) == (2, HEADER_BYTES + 100)  # not among pages that are written at once
+    third = store.place(8, b"third")
+    assert [disk.size(path) for path in disk.files() if path.endswith(".seg")] == [HEADER_BYTES + 10, 0, 0]
+    assert store.unwritten_bytes == 285
+    assert store.is_unwritten(7, first)
+    work = store.take_writes()
+    assert work is not None
+    later = store.place(7, b"later")
+    assert later.segment == 3  # the file is full
+    work.run()
+    assert [path[-8:] for path in disk.unsynced() if path.endswith(".seg")] == ["0001.seg", "0003.seg"]
+    assert store.read(7, second) == b"second" * 30
+    assert store.read(8, third) == b"third"
+    work.finish()
+    assert store.unwritten_bytes == 5
+    assert [store.is_unwritten(7, each) for each in (first, second, later)] == [False, False, True]
+    store.sync_all()
+    assert store.read(7, later) == b"later"
+    assert store.take_writes() is None
+    assert disk.unsynced() == []
+
+
+def test_places_that_did_not_fit_are_written_again() -> None:
+    disk = new_disk()
+    store = PageStore(disk)
+    locations = [store.place(7, bytes([number]) * 100) for number in range(3)]
+    work = store.take_writes()
+    assert work is not None
+    for room in (0, 50, 200):
+        disk.capacity = -disk.free_bytes() + disk.capacity + room
+        with pytest.raises(OSError, match="No space left"):
+            work.run()
+    disk.capacity = 1 << 62
+    work.run()
+    assert [store.read(7, each) for each in locations] == [bytes([number]) * 100 for number in range(3)]
+    assert disk.unsynced() == []
+
+
+def test_a_file_that_is_gone_is_noticed_unless_its_queue_is() -> None:
+    for is_dropped in (False, True):
+        disk = new_disk()
+        store = PageStore(disk)
+        store.place(7, b"page")
+        work = store.take_writes()
+        assert work is not None
+        if is_dropped:
+            store.drop_queue(7)
+        else:
+            disk.remove("queues/7/00000001.seg")
+        work.run()
+        if is_dropped:
+            work.finish()
+        else:
+            with pytest.raises(CorruptRecord, match="the file is missing"):
+                work.finish()
+
+
+def test_places_of_a_queue_that_is_dropped_are_not_written() -> None:
+    disk = new_disk()
+    store = PageStore(disk)
+    store.place(7, b"page")
+    kept = store.place(8, b"kept")
+    store.drop_queue(7)
+    assert store.unwritten_bytes == 4
+    store.sync_all()
+    assert store.read(8, kept) == b"kept"
+    assert disk.list("queues") == ["8"]
+
+
+def test_a_crash_leaves_no_place_that_is_given_again() -> None:
+    disk = new_disk()
+    store = PageStore(disk)
+    kept = store.place(7, b"kept")
+    store.sync_all()
+    store.place(7, b"lost")
+    work = store.take_writes()
+    assert work is not None
+    disk.fail_sync_at = 1
+    with pytest.raises(OSError, match="Input/output"):
+        work.run()
+    disk.crash()
+    store = PageStore(disk)
+    store.adopt(7, [kept])
+    store.drop_orphans([7])
+    assert store.place(7, b"next").segment > kept.segment
+    store.sync_all()
+    assert store.read(7, kept) == b"kept"
+
+
 def test_a_sync_that_was_taken_survives_that_its_pages_are_dropped() -> None:
     disk = new_disk()
     store = PageStore(disk)

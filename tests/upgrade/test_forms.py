@@ -31,8 +31,8 @@ NEW_COMMANDS = {
     "queue.declare part_of": STREAMS,
     "queue.delete partition_ids": STREAMS,
 }
-#: New kinds of entries of the journal.
-NEW_ENTRIES = {"LETTERS": LAST_LETTERS}
+#: New kinds of entries of the journal, and of those of groups among them.
+NEW_ENTRIES = {"LETTERS": LAST_LETTERS, "PLACED": STREAMS}
 
 #: The constants that are compared: where they stand in the version before, and in this one.
 VERSIONS = {
@@ -54,7 +54,7 @@ NEW_VERSIONS = {
     "queues.quorum.commands VERSION_WITH_STREAMS": ("queues.quorum.commands VERSION", STREAMS),
     "queues.quorum.image VERSION_WITH_STREAMS": ("queues.quorum.image VERSION", STREAMS),
 }
-ENTRIES = ("queues.store", "raft.journal_records")
+ENTRIES = ("queues.store", "raft.journal_records", "raft.entry")
 
 ASK = """
 import amqp_broker, importlib, json, sys

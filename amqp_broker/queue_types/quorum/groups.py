@@ -153,8 +153,8 @@ class QuorumGroups:
             pager = Pager(
                 common.page_store, common.budget_bytes, common.page_bytes, common.head_messages, common.head_bytes
             )
-            machine = QueueGroupMachine(self.own_node, pager)
-            raft = self._raft.open_group(group_id, machine, members, now)
+            machine = QueueGroupMachine(self.own_node, pager, self._config.stream_direct_bytes)
+            raft = self._raft.open_group(group_id, machine, members, now, machine.placer)
             self.pagers.append(pager)
             self.all[group_id] = QueueGroup(raft, machine, pager, self, self._host, self._config, now)
 

@@ -15,6 +15,7 @@ from queues.pager import Pager
 from queues.stream.chunk import Chunk, ChunkBuilder
 from queues.stream.log import StreamLog
 from queues.stream.marks import Marks, Step
+from queues.stream.place import Place
 from queues.stream.record import get_record
 from storage.page_store import PageStore
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -42,6 +43,8 @@ def read(log: StreamLog, offset: int) -> list[tuple[int, bytes]]:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.lists(st.binary(max_size=30), min_size=1, max_size=5)),
+        st.tuples(st.just("place"), st.lists(st.binary(max_size=30), min_size=1, max_size=5)),
+        st.tuples(st.just("sync"), st.none()),
         st.tuples(st.just("seal"), st.none()),
         st.tuples(st.just("page_out"), st.integers(0, 2000)),
         st.tuples(st.just("trim"), st.integers(0, 40)),
@@ -54,7 +57,9 @@ STEPS = st.lists(
 @settings(max_examples=150)
 @given(STEPS, st.integers(0, 1000))
 def test_readers_get_what_was_appended(steps: list[tuple[str, object]], budget: int) -> None:
-    pager = Pager(PageStore(SimulatedDisk(random.Random(1)), 3000), budget, 1000, 10, 1000)
+    disk = SimulatedDisk(random.Random(1))
+    store = PageStore(disk, 3000)
+    pager = Pager(store, budget, 1000, 10, 1000)
     log = StreamLog(7, pager)
     model: list[bytes] = []
     times: list[int] = []
@@ -65,6 +70,15 @@ def test_readers_get_what_was_appended(steps: list[tuple[str, object]], budget: 
             assert log.append(now, Chunk(chunk_of(value))) == len(model)
             model += value
             times += [now] * len(value)
+        elif what == "place" and isinstance(value, list):
+            chunk = Chunk(chunk_of(value))
+            location = pager.place(7, chunk.octets)
+            assert location is not None
+            assert log.append_placed(now, chunk, Place(0, 7, location)) == len(model)
+            model += value
+            times += [now] * len(value)
+        elif what == "sync":
+            store.sync_all()
         elif what == "seal":
             log.seal()
         elif what == "page_out" and isinstance(value, int):
@@ -81,6 +95,13 @@ def test_readers_get_what_was_appended(steps: list[tuple[str, object]], budget: 
         assert found <= expected
         assert found == log.next or times[found] >= time or found == log.first
     assert log.last_chunk() <= log.next
+    log.seal()
+    store.sync_all()
+    log.name_pages()
+    again = StreamLog(7, Pager(PageStore(disk), 0, 1000, 10, 1000))
+    again.restore_names(bytes(log.names))
+    assert read(again, log.first) == read(log, log.first)
+    assert [each.time for each in again.chunks(log.first)] == [each.time for each in log.chunks(log.first)]
     held = pager.used
     log.discard()
     assert pager.used <= held
