@@ -179,7 +179,7 @@ class Execution(Sink):
             if consumer.is_attached:
                 consumer.queue.detach(consumer, clock)
         for consumer in consumers:
-            consumer.queue.give_back(consumer)
+            consumer.queue.give_back(consumer, False, clock)
             self._forget_if_done(origin, consumer)
         for queue in queues.values():
             queue.dispatch(clock)
@@ -219,7 +219,7 @@ class Execution(Sink):
         stream = self.state.streams.pop(command.queue_id, None)
         count = 0
         if queue is not None:
-            count = queue.ready.count
+            count = queue.ready.count + queue.statistics().delayed
             self._remove_queue(queue, Gone.DROPPED)
         elif stream is not None:
             for follower in sorted(stream.followers):
@@ -290,7 +290,7 @@ class Execution(Sink):
         if command.seen < consumer.next_delivery - 1:
             queue.give_back_unseen(consumer, command.seen)
         if command.gives_back:
-            queue.give_back(consumer)
+            queue.give_back(consumer, True, self.state.clock)
         self._forget_if_done(origin, consumer)
         queue.dispatch(self.state.clock)
         self._touch(queue)
@@ -413,11 +413,12 @@ class Execution(Sink):
             if consumer.is_attached:
                 queue.detach(consumer, clock)
         for consumer in late:
-            queue.give_back(consumer)
+            queue.give_back(consumer, False, clock)
             origin = self.state.origins[consumer.origin]
             self._forget_if_done(origin, consumer)
             self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.TIMEOUT)
         put_back(queue)
+        queue.wake(clock)
         queue.normalise(clock)
         queue.dispatch(clock)
         if queue.queue_id in self.state.cursors:

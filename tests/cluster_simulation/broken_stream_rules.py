@@ -10,6 +10,7 @@ from amqp_broker.queue_types.stream.group_reader import GroupReader
 from queues.pager import Pager
 from queues.quorum import cursor_ready, image, image_reader
 from queues.quorum.reader import Reader
+from queues.quorum.retry import Retry
 from queues.stream.groups import ReaderGroup
 from queues.stream.image import STREAM_TAIL, StreamReader
 from queues.stream.log import Stored, StreamLog
@@ -102,6 +103,23 @@ def what_was_given_before_is_not_known(patch: Patch) -> None:
 def a_partition_is_given_to_nobody(patch: Patch) -> None:
     """Those that have too little get the first partition, and nothing else."""
     patch.setattr(Share, "of", lambda self, member: [0] if self.owners and self.owners[0] == member else [])
+
+
+# -- what rests --------------------------------------------------------------------------------------------------------
+
+
+def nothing_rests(patch: Patch) -> None:
+    patch.setattr(Retry, "until", lambda self, entry, now: now)
+
+
+def an_image_has_not_what_rests(patch: Patch) -> None:
+    """Of queues that have messages of their own."""
+    parts = image._ready_parts
+
+    def found(ready: Any, queue_id: int, section: image.Section, place: int, names_places: bool) -> list[Any]:
+        return [] if section is image.Section.RESTING else parts(ready, queue_id, section, place, names_places)
+
+    patch.setattr(image, "_ready_parts", found)
 
 
 # -- queues over streams -----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ When it is calm, a new reader on each member reads each stream from its first of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from amqp_broker.protocol import methods
@@ -20,6 +21,7 @@ from tests.cluster_simulation.cursor_model import CursorKind, CursorModel
 from tests.cluster_simulation.log_model import LogModel
 from tests.cluster_simulation.log_records import GroupHistory, QueueLog, Stream
 from tests.cluster_simulation.partition_clients import GROUPS, GroupMember
+from tests.cluster_simulation.queue_kinds import RETRY, QueueKind
 from tests.cluster_simulation.stream_clients import KEYED, StreamClient, StreamConsumer, StreamPublisher, all_done
 from tests.cluster_simulation.stream_model import StreamKind, StreamModel
 from tests.cluster_simulation.weather import Weather
@@ -104,11 +106,18 @@ class StreamWeather(Weather):
             CursorKind("red", "events", value="red"),
             CursorKind("kept", "events-kept"),
             CursorKind("recent", "events-recent", has_key_order=True),
+            CursorKind("late", "events", has_key_order=True, has_retry=True),
         ]
         self.log.cursors.kinds = {kind.name: kind for kind in self.cursor_kinds}
         self.workers = [CursorConsumer(f"worker{number}", self) for number in range(5)]
         self.publishers = [StreamPublisher(f"publisher{number}", self) for number in range(3)]
         self.consumers = [StreamConsumer(f"reader{number}", self) for number in range(4)]
+
+    def draw_kinds(self) -> dict[str, QueueKind]:
+        """See ClusterWorld: what comes back to one of them rests."""
+        found = super().draw_kinds()
+        found["second"] = replace(found["second"], arguments={**found["second"].arguments, **RETRY})
+        return found
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 

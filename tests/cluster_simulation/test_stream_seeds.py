@@ -40,6 +40,7 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     for what in (
         "crashes", "installs", "known sequences", "sequences again", "reads from an offset", "reads from first",
         "reads from last", "reads from next", "reads from 1s", "digests", "cursor returns",
+        "handings after a rest",
     ):  # fmt: skip
         assert counts[what] > 0, what
     assert counts["cursor deliveries"] > 10_000
@@ -69,6 +70,8 @@ def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
         (rules.positions_are_what_was_read, 1),
         (rules.what_was_given_before_is_not_known, 1),
         (rules.a_partition_is_given_to_nobody, 1),
+        (rules.nothing_rests, 1),
+        (rules.an_image_has_not_what_rests, 1),
         (rules.keys_have_no_order, 1),
         (rules.an_image_has_not_what_came_back, 1),
         (rules.an_image_has_another_place, 1),

@@ -412,6 +412,7 @@ class Importer:
             entry.error(f"arguments.{error.key}", f"{type_name} queues have no such argument")
         except WrongProperty as error:
             entry.error(error.key, error.reason)
+        self._check_level(entry, type_name, arguments)
         partitions = QUEUE_TYPES[type_name].partitions(arguments)
         self._check_queue_limit(entry, vhost, 1 + partitions)
         if partitions:
@@ -428,6 +429,12 @@ class Importer:
             arguments_raw=arguments.raw,
         )
         self._do(command)
+
+    def _check_level(self, entry: Entry, type_name: str, arguments: Mapping[str, object]) -> None:
+        since, level = QUEUE_TYPES[type_name].since_with(arguments), self._state.level
+        if since > level:
+            entry.error("arguments", f"such queues need a cluster at level {since}, and it is at level {level}: "
+                        "upgrade all members first")  # fmt: skip
 
     def _queue_type(self, entry: Entry, vhost: str, arguments: Mapping[str, object], auto_delete: bool) -> str:
         """By the argument, by the field, or else what a queue is that is declared without a type."""
