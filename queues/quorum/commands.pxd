@@ -2,7 +2,7 @@ cimport cython
 from amqp_broker.octets.buffer cimport Buffer
 from queues.page cimport AddressBook
 from queues.quorum.reader cimport Reader, octets_of
-from queues.quorum.traffic cimport Settle, get_enqueue, get_settle, put_enqueue, put_settle
+from queues.quorum.traffic cimport get_enqueue, get_settle, put_enqueue, put_settle
 
 cdef int _OPEN_QUEUE, _DROP_QUEUE, _ENQUEUE, _SETTLE, _ATTACH, _DETACH, _PREFETCH, _GET, _PURGE
 cdef int _TICK, _NODE_DOWN, _DISPATCHED, _STREAMS, _OPEN_RETRYING, _SETTLE_FAILED
@@ -14,6 +14,5 @@ cdef dict _READERS, _WRITERS
 cpdef int put_command(Buffer buffer, object command) except -1
 cpdef Py_ssize_t put_batch_head(Buffer buffer, unsigned long long time, str origin, unsigned long long session,
                                 unsigned long long first, unsigned long long seen, unsigned int version=*) except -1
-@cython.locals(fields=Reader, commands=list, kind=int, length=Py_ssize_t, start=Py_ssize_t, has_streams=bint,
-               settle=Settle)
+@cython.locals(fields=Reader, commands=list, kind=int, length=Py_ssize_t, start=Py_ssize_t, has_streams=bint)
 cdef list _get_commands(Reader reader, Py_ssize_t count, bint is_leaders, int version, AddressBook addresses)
