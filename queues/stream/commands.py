@@ -54,7 +54,7 @@ class Trim(NamedTuple):
 
 class HoldStream(NamedTuple):
     """Retention stops at an offset until then, milliseconds since the epoch, for whoever has this name; 0: from now on
-    it does not."""
+    it does not. Refused with FULL where the stream has too many holds."""
 
     queue_id: int
     name: str

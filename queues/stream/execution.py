@@ -44,7 +44,8 @@ def execute(
     elif isinstance(command, Trim):
         stream.trim(command.first)
     elif isinstance(command, HoldStream):
-        stream.hold(command.name, Hold(command.offset, command.until) if command.until else None, clock)
+        hold = Hold(command.offset, command.until) if command.until else None
+        return stream, None if stream.hold(command.name, hold, clock) else Refusal.FULL
     else:
         return stream, _ABOUT_GROUPS[type(command)](stream, command, node)
     return stream, None

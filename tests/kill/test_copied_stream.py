@@ -1,6 +1,6 @@
 """kill -9 while a stream is read, and what becomes of it is published to another: each message once.
 
-The program keeps to docs/leases.md; it knows nothing but what the broker tells it, and begins anew with each life of it.
+The program keeps to docs/leases.md; it knows nothing but what the broker tells it, and begins anew when that does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Offsets in txn.commit: groups of readers go along with what is published, exactly once; and streams in transactions."""
+"""Offsets in txn.commit: groups of readers go along with what is published, once; and streams in transactions."""
 
 from __future__ import annotations
 
