@@ -65,7 +65,8 @@ if not cython.compiled:
 
 class Execution(Sink):
     """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
-    again after a restart: nobody is there any more to whom that could be told)."""
+    again after a restart: nobody is there any more to whom that could be told). dropped: ids of what is gone, whose files
+    go as a whole; dropped_bytes: octets of streams among it."""
 
     def __init__(self, own_node: str, pager: Pager) -> None:
         self.own_node = own_node
@@ -74,6 +75,7 @@ class Execution(Sink):
         self.state = GroupState()
         self.effects: list[Effect] = []
         self.dropped: list[int] = []
+        self.dropped_bytes = 0
         self._pager = pager
         self._touched: list[QuorumQueue] = []
         self._refused: list[Refused] = []
@@ -224,7 +226,7 @@ class Execution(Sink):
         elif stream is not None:
             for follower in sorted(stream.followers):
                 self.state.cursors[follower].stream_gone()
-            stream.discard()
+            self.dropped_bytes += stream.log.forget()
             self._is_gone(command.queue_id, Gone.DROPPED)
         self._tell(origin, NoticeKind.COUNTED, sequence, count)
 

@@ -270,6 +270,10 @@ class QueueGroupMachine:
 
     def end_turn(self, position: int) -> None:
         """The journal's end, after everything of this turn was appended."""
+        execution = self._execution
+        if execution.dropped_bytes:
+            self._places.dead_bytes += execution.dropped_bytes
+            execution.dropped_bytes = 0
         self._places.end_turn(position)
 
     @property

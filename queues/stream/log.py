@@ -157,6 +157,21 @@ class StreamLog:
         self.names.clear()
         self._drop_tail()
 
+    def forget(self) -> int:
+        """The stream is gone, and its files go as a whole: give RAM back. However many pages it has, those in RAM alone
+        are looked at. Returns how many octets are in them all."""
+        octets = self.octets
+        for part in self._warm:
+            page = part.page
+            if page.data is not None:
+                self._pager.add_used(-page.size)
+                page.data = None
+        self._warm = {}
+        self._parts = []
+        self.names.clear()
+        self._drop_tail()
+        return octets
+
     def _drop_tail(self) -> None:
         self._add_to_tail(-self._tail_bytes)
         self._tail = []

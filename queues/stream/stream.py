@@ -111,7 +111,7 @@ class Stream:
         return self.groups.lose_all(node, self.next) or are_dealt_anew
 
     def discard(self) -> None:
-        """The stream is gone: give back its RAM and its places."""
+        """Another state takes its place: give back its RAM and its places."""
         self.log.discard()
 
     # -- retention -----------------------------------------------------------------------------------------------------

@@ -248,6 +248,28 @@ def test_holds_are_limited_by_the_log_whichever_nodes_ask(monkeypatch: pytest.Mo
     assert list(stream_of(group.members[0]).holds) == ["d"]
 
 
+def test_a_stream_that_goes_is_not_gone_through_page_by_page() -> None:
+    """Its files go as a whole, with the checkpoint that does not have it."""
+    group, _ = one_stream()
+    member = group.members[0]
+    for number in range(300):
+        append(group, b"%04d" % number + bytes(100))
+    member.checkpoint()
+    for number in range(300):
+        append(group, b"%04d" % number + bytes(100))
+    pages = len(stream_of(member).log.parts())
+    assert pages > 50
+    assert member.page_store.disk_bytes(STREAM) > 0
+    group.log.append(encode_batch(Batch(group.now, "x", 1, 1, 0, [DropQueue(STREAM)])))
+    member.applied += 1
+    member.machine.apply(member.applied, 1, group.log[-1], 0)
+    assert len(member.pager.released) < 5, "each page is given back by itself"
+    assert member.pager.used == 0
+    member.checkpoint()
+    assert member.page_store.disk_bytes(STREAM) == 0
+    assert not [name for name in member.disk.list("") if str(STREAM) in name]
+
+
 # -- the forms ---------------------------------------------------------------------------------------------------------
 
 
