@@ -191,11 +191,11 @@ class Publication:
         positions, self._positions = self._positions, []
         if not positions and not self.waiting:
             return -1
+        groups = self._service.broker.groups
         self._is_submitting = True
         for position in positions:
-            queue_id, group, offset = position
-            log_of = self._service.broker.groups.of(queue_id)
-            log_of.submit(MoveGroup(queue_id, group, offset), _Moved(self, position))
+            command = MoveGroup(position.queue_id, position.group, position.offset)
+            groups.of(position.queue_id).submit(command, _Moved(self, position))
         self._is_submitting = False
         return 1
 

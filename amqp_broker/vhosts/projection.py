@@ -68,6 +68,9 @@ class Projection:
                 self._declared(subject, verb, command, is_own)
             elif subject in ("node", "member"):
                 self._drop_missing()
+            elif subject == "level":
+                for vhost in self._broker.vhosts.values():
+                    self._broker.apply_policies(vhost)  # some of what they say the level before did not know
         except (ArgumentError, UnsupportedQueueType, WrongArgument, ValueError) as error:
             # It was checked by who proposed it: maybe a newer version. The others are not to stop because of it.
             log.error("%s is in the metadata and cannot be carried out here: %s", command, error)

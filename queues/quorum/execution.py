@@ -65,8 +65,8 @@ if not cython.compiled:
 
 class Execution(Sink):
     """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
-    again after a restart: nobody is there any more to whom that could be told). dropped: ids of what is gone, whose files
-    go as a whole; dropped_bytes: octets of streams among it."""
+    again after a restart: nobody is there any more to whom that could be told). dropped: ids of what is gone, whose
+    files go as a whole; dropped_bytes: octets of streams among it."""
 
     def __init__(self, own_node: str, pager: Pager) -> None:
         self.own_node = own_node

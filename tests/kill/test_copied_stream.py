@@ -6,9 +6,10 @@ The program keeps to docs/leases.md; it knows nothing but what the broker tells 
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from random import Random
-from threading import Thread
+from threading import Condition, Thread
 
 from amqp_broker.client.errors import ClientError
 from tests.kill.broker_process import BrokerProcess
@@ -17,6 +18,7 @@ from tests.leases.lease_service import LeaseService, blob_of, rows
 MESSAGES = 6_000
 AT_ONCE = 50
 KILLS = 6
+TIMEOUT_S = 60.0
 SETTINGS = {"journal-segment-size": "256KiB", "journal-limit": "1MiB"}
 
 
@@ -27,7 +29,8 @@ class Copying(Thread):
         super().__init__()
         self.url = url
         self.copied = 0
-        self.is_done = False
+        self.is_done = self.is_over = False
+        self.moved = Condition()
 
     def run(self) -> None:
         try:
@@ -35,6 +38,10 @@ class Copying(Thread):
                 self._copy(service)
         except (ClientError, OSError):
             return
+        finally:
+            self.is_over = True
+            with self.moved:
+                self.moved.notify()
 
     def _copy(self, service: LeaseService) -> None:
         apps = service.ask("txn.stat", app="copy").fields["apps"]
@@ -48,10 +55,12 @@ class Copying(Thread):
             said = {"app": "copy", "epoch": epoch, "partition": 0, "attempt": time.monotonic_ns(), "sequence": 0}
             blob = blob_of([row.body for row in rows(answer.blob)], routing_key="out")
             while service.stage(blob, **said).code == "busy":
-                time.sleep(0.01)
+                continue
             end = answer.headers["x-end"]
             self._commit(service, epoch, {"0": said["attempt"]}, {"in": {"g": {"0": end}}})
-            self.copied += end - start
+            with self.moved:
+                self.copied += end - start
+                self.moved.notify()
             start, epoch = end, epoch + 1
         self.is_done = True
 
@@ -60,8 +69,11 @@ class Copying(Thread):
             answer = service.ask("txn.commit", app="copy", epoch=epoch, attempts=attempts or {}, offsets=offsets or {})
             if answer.code != "busy":
                 break
-            time.sleep(0.01)
         assert answer.code == "ok", answer
+
+
+def _has(program: Copying, most: int) -> bool:
+    return program.is_over or program.copied >= most
 
 
 def start(folder: Path) -> tuple[BrokerProcess, str]:
@@ -85,8 +97,9 @@ def test_each_message_is_copied_once(tmp_path: Path) -> None:
             program.join()
             break
         most = copied + chance.randint(1, MESSAGES // KILLS - AT_ONCE)
-        while program.is_alive() and copied + program.copied < most:
-            time.sleep(0.001)
+        with program.moved:
+            enough = partial(_has, program, most - copied)
+            assert program.moved.wait_for(enough, TIMEOUT_S)
         broker.kill()
         program.join()
         copied += program.copied

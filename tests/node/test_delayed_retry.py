@@ -145,3 +145,17 @@ def test_it_waits_until_all_members_know_it(monkeypatch: pytest.MonkeyPatch) -> 
         "PRECONDITION_FAILED - cannot declare queue 'q' in vhost '/': such queues can be had when all members of the "
         "cluster speak level 2, and it is at level 1: upgrade the others first"
     )
+
+
+def test_a_policy_takes_effect_when_all_members_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(levels, "OWN", levels.Levels(1, 1))
+    driver = NodeDriver()
+    client = driver.client(1)
+    definition = {"delayed-retry-type": "all", "delayed-retry-min": REST_MS}
+    driver.node.broker.propose(commands.set_policy("/", "later", pattern="^q", definition=definition))
+    client.send(1, declare("q", x_queue_type="quorum"))
+    driver.settle()
+    assert driver.queue("q").wanted.retry is None
+    driver.node.broker.propose(commands.raise_level(2))
+    driver.settle()
+    assert driver.queue("q").wanted.retry is not None

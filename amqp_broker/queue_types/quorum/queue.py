@@ -134,6 +134,7 @@ class QuorumQueue(QueueProxy):
         if self.group.raft.is_leader:
             found = self.statistics()
             sums.add_held(found.ready, found.ready_bytes, found.unacked, found.consumers)
+            sums.add_delayed(found.delayed)
 
     def add_counters(self, sums: QueueSums) -> None:
         """See Queue: what its log did since this member was started, whichever node it was for."""
