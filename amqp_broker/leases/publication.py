@@ -191,7 +191,8 @@ class Publication:
         positions, self._positions = self._positions, []
         if not positions and not self.waiting:
             return -1
-        groups = self._service.broker.groups
+        service = self._service
+        groups = service.broker.groups
         self._is_submitting = True
         for position in positions:
             command = MoveGroup(position.queue_id, position.group, position.offset)

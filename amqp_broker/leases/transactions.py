@@ -151,7 +151,8 @@ class Transactions:
             self._apps.stage(vhost, name, key, number, request.blob, messages, giving(answer))
         elif verb == "txn.commit":
             blobs = fields.by_partition("blobs") if fields.has("blobs") else {}
-            attempts, positions = fields.by_partition("attempts"), self._positions(vhost, fields)
+            # Who was asked has looked; what this node does not know it has not heard of yet.
+            attempts, positions = fields.by_partition("attempts"), self._positions(vhost, fields, BUSY)
             self._apps.commit(vhost, name, epoch, attempts, blobs, positions, giving(answer))
         elif verb == "txn.abort":
             self._apps.abort(vhost, name, epoch, giving(answer))
@@ -166,15 +167,15 @@ class Transactions:
         for stream in dict.fromkeys(stream for stream, _, _, _ in fields.positions(_OFFSETS)):
             if not session.allows(Action.READ, stream):
                 raise LeaseError(ACCESS_REFUSED, f"txn.commit: user '{session.user}' may not read stream '{stream}'")
-        self._positions(channel.vhost.name, fields)
+        self._positions(channel.vhost.name, fields, NOT_FOUND)
 
-    def _positions(self, vhost: str, fields: Fields) -> tuple[Position, ...]:
-        """What `offsets` says, by the ids of streams. Raises LeaseError."""
+    def _positions(self, vhost: str, fields: Fields, if_missing: str) -> tuple[Position, ...]:
+        """What `offsets` says, by the ids of streams. Raises LeaseError; if_missing: its code where there is none."""
         queues, found = self._broker.vhosts[vhost].queues, []
         for stream, group, partition, offset in fields.positions(_OFFSETS):
             queue = queues.get(stream)
             if queue is None or not queue.keeps_messages:
-                raise LeaseError(NOT_FOUND, f"txn.commit: there is no stream '{stream}' in vhost '{vhost}'")
+                raise LeaseError(if_missing, f"txn.commit: there is no stream '{stream}' in vhost '{vhost}'")
             parts = queue.partitions() or (queue,)
             if partition >= len(parts):
                 last = len(parts) - 1
