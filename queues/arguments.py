@@ -15,6 +15,9 @@ MAX_TIME_MS = 315_360_000_000
 #: No time is above it, so that the sum of a time and a capped duration fits into 63 bits. Milliseconds.
 TIME_MAX = (1 << 62) - 1
 
+#: Of messages that rest before they come again, which quorum queues have; the keys of policies are the same without x-.
+RETRY_ARGUMENTS = ("x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max")
+
 
 class ArgumentError(ValueError):
     """An argument with a wrong type or value. `key` names it, `reason` says what is wrong with it."""

@@ -1,6 +1,6 @@
 """Queue: what channels and virtual hosts use of a queue, of whatever type it is and wherever its messages are.
 
-    publish -> ... -> dispatch: to consumers with credit -> ack | reject | put_back | take_back
+    publish -> ... -> dispatch: to consumers with credit -> ack | reject | put_back | fail | take_back
     consume, fetch, clear, count: whatever may have to ask elsewhere says what came of it to `then`
     peek, holdings: what it holds, for who only looks
 
@@ -112,6 +112,10 @@ class Queue:
     def unacked_count(self) -> int:
         """How many messages consumers hold."""
         raise NotImplementedError
+
+    def delayed_count(self) -> int:
+        """How many messages came back and rest before they come again: they are neither ready nor held."""
+        return 0
 
     def leased_count(self) -> int:
         """How many messages its lease groups hold."""
@@ -262,6 +266,10 @@ class Queue:
     def put_back(self, deliveries: list[Any], now: int) -> None:
         """They come back unprocessed; call `dispatch` afterwards."""
         raise NotImplementedError
+
+    def fail(self, deliveries: list[Any], now: int) -> None:
+        """The same, after a failure: basic.reject, or their channel is closed."""
+        self.put_back(deliveries, now)
 
     def take_back(self, deliveries: list[Any], now: int) -> None:
         """They come back as they were, because no client has ever had them; call `dispatch` afterwards."""

@@ -46,6 +46,7 @@ cdef class QueueRules(Queue):
     cpdef int watch(self, long long expires_at, long long now) except -1
     cpdef int became_ready(self) except -1
     cpdef int regained(self, Entry entry, bint counts, long long now) except -1
+    cpdef int rest(self, list entries, long long now) except -1
 
     @cython.locals(sequence="unsigned long long", expires_at="long long", consumer=Consumer, entry=Entry)
     cpdef bint accept(self, Message message, long long now) except -1
@@ -67,7 +68,8 @@ cdef class QueueRules(Queue):
     cpdef int ack(self, Delivery entry) except -1
     cpdef int reject(self, Delivery entry, long long now) except -1
     @cython.locals(kept=list, dropped=Py_ssize_t, limit="long long", entry=Entry)
-    cpdef int bring_back(self, list entries, bint counts, long long now) except -1
+    cpdef int bring_back(self, list entries, bint counts, long long now, bint rests=*) except -1
+    cpdef int come_again(self, list entries) except -1
     cpdef int drop(self, Entry entry, object reason) except -1
     @cython.locals(ready=Ready, entry=Entry)
     cpdef Py_ssize_t drop_expired(self, Py_ssize_t most, long long now) except? -1

@@ -3,7 +3,7 @@
     accept: refuse, what is too much -> a consumer with credit, or `add` -> ready
     hand_out: ready -> dispatcher -> `give`
     take_ready: ready -> a lease group
-    bring_back -> ready, at the original place, or over the delivery limit
+    bring_back -> ready, at the original place, or over the delivery limit; or the host has it rest -> come_again
     drop, with a Reason: expiry, length limits, delivery limit, rejection -> `bury`, or `forget`
 
 Two hosts run it: ClassicQueue, with a journal and timers of its own node, and QuorumQueue, with a log and the group's
@@ -173,6 +173,10 @@ class QueueRules(Queue):
     def regained(self, entry: Entry, counts: bool, now: int) -> None:
         """A consumer does not hold it any more, and it is about to be ready again."""
 
+    def rest(self, entries: list[Entry], now: int) -> None:
+        """Messages that came back are to rest: they are the host's, which has them `come_again`."""
+        raise NotImplementedError
+
     # -- publishing --------------------------------------------------------------------------------------------------
 
     def accept(self, message: Message, now: int) -> bool:
@@ -310,9 +314,9 @@ class QueueRules(Queue):
         entry.consumer = None
         self.drop(entry, _REJECTED)
 
-    def bring_back(self, entries: list[Entry], counts: bool, now: int) -> None:
+    def bring_back(self, entries: list[Entry], counts: bool, now: int, rests: bool = False) -> None:
         """Messages that were held come back unprocessed, to their original positions. counts: somebody may have seen
-        them. Call `dispatch` afterwards."""
+        them; rests: they rest before. Call `dispatch` afterwards."""
         kept: list[Entry] = []
         dropped = 0
         limit = self.delivery_limit
@@ -333,11 +337,17 @@ class QueueRules(Queue):
                 self.may_expire = True
         if dropped and not self.has_dead_letters:
             self.discarded(dropped)
-        if kept:
-            self.ready.put_back(kept)
-            self.became_ready()
+        if kept and rests:
+            self.rest(kept, now)
+        elif kept:
+            self.come_again(kept)
         if self.drops_head:
             self.drop_excess_at_once()
+
+    def come_again(self, entries: list[Entry]) -> None:
+        """Messages that came back, and have rested if they had to, are ready again."""
+        self.ready.put_back(entries)
+        self.became_ready()
 
     def drop(self, entry: Entry, reason: Reason) -> None:
         """A message leaves without having been consumed."""

@@ -227,18 +227,19 @@ def _settle_many_negatively(channel: Channel, method: methods.BasicNack) -> None
 def on_basic_reject(channel: Channel, method: methods.BasicReject) -> None:
     """basic.reject"""
     if channel.transaction is not None:
-        channel.transaction.add_nack(channel, method.delivery_tag, False, method.requeue)
+        channel.transaction.add_reject(channel, method.delivery_tag, method.requeue)
         return
-    settle_negatively(channel, [channel.take_one(method.delivery_tag)], method.requeue)
+    settle_negatively(channel, [channel.take_one(method.delivery_tag)], method.requeue, has_failed=True)
 
 
-def settle_negatively(channel: Channel, entries: list[Delivery], requeue: bool) -> None:
-    """Put deliveries back to their original positions, or refuse them for good (dead letters)."""
+def settle_negatively(channel: Channel, entries: list[Delivery], requeue: bool, has_failed: bool = False) -> None:
+    """Put deliveries back to their original positions, or refuse them for good (dead letters). has_failed: some queues
+    have those rest that failed (`Queue.fail`)."""
     if channel.is_traced:
         channel.trace_settled(RETURNED if requeue else REJECTED, entries)
     queues: dict[Queue, None] = {}
     if requeue:
-        return_entries(channel, entries, queues)
+        return_entries(channel, entries, queues, has_failed)
     for queue in queues if requeue else channel.refuse(entries):
         channel.wants_dispatch(queue)
     channel.dispatch()

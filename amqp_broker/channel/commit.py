@@ -39,6 +39,8 @@ log = logging.getLogger("amqp_broker")
 ACK = 0
 REJECT = 1
 REQUEUE = 2
+#: As REQUEUE, by basic.reject.
+FAIL = 3
 
 #: So many deliveries are claimed or settled, and so many messages published, in one slice.
 _CLAIMS = 400
@@ -75,8 +77,12 @@ class Transaction:
         self._claim(channel, tag, multiple, ACK)
 
     def add_nack(self, channel: Channel, tag: int, multiple: bool, requeue: bool) -> None:
-        """A basic.nack or basic.reject. Raises ChannelException (406) for an unknown tag."""
+        """A basic.nack. Raises ChannelException (406) for an unknown tag."""
         self._claim(channel, tag, multiple, REQUEUE if requeue else REJECT)
+
+    def add_reject(self, channel: Channel, tag: int, requeue: bool) -> None:
+        """A basic.reject. Raises ChannelException (406) for an unknown tag."""
+        self._claim(channel, tag, False, FAIL if requeue else REJECT)
 
     def has_settled(self, tag: int) -> bool:
         """Whether a delivery is to be settled by the commit."""
@@ -198,7 +204,7 @@ class Commit:
         if outcome == ACK:
             self._channel.ack_taken(entries)
         else:
-            settle_negatively(self._channel, entries, outcome == REQUEUE)
+            settle_negatively(self._channel, entries, outcome != REJECT, outcome == FAIL)
 
     def _give_back(self, now: int) -> None:
         """It comes to nothing more: what was claimed returns to its queues."""
@@ -207,7 +213,7 @@ class Commit:
         entries = [entry for entry, _ in self._entries]
         self._entries.clear()
         queues: dict[Queue, None] = {}
-        return_entries(self._channel, entries, queues)
+        return_entries(self._channel, entries, queues, True)
         for queue in queues:
             if not queue.is_deleted:
                 queue.dispatch(now)

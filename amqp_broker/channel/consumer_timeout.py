@@ -79,7 +79,7 @@ class ConsumerTimeouts:
                 for tag, entry in zip(channel.outstanding_tags(0), channel.outstanding(0), strict=True)
                 if entry.consumer is consumer
             ]
-            return_entries(channel, [channel.take_one(tag) for tag in tags], queues)
+            return_entries(channel, [channel.take_one(tag) for tag in tags], queues, False)
         for queue in queues:
             if not queue.is_deleted:
                 queue.dispatch(channel.clock.now)

@@ -128,18 +128,23 @@ def _return_all(channels: list[Channel], queues: dict[Queue, None]) -> None:
             by_queue.setdefault(entry.consumer.queue, []).append(entry)
         channel.forget_holders(entries)
     for queue, group in by_queue.items():
-        queue.put_back(group, channels[0].clock.now)
+        queue.fail(group, channels[0].clock.now)
         queues[queue] = None
 
 
-def return_entries(channel: Channel, entries: list[Delivery], queues: dict[Queue, None]) -> None:
+def return_entries(
+    channel: Channel, entries: list[Delivery], queues: dict[Queue, None], has_failed: bool
+) -> None:
     """Put deliveries back into their queues, which are added to `queues`, to be dispatched by the caller."""
     by_queue: dict[Queue, list[Delivery]] = {}
     for entry in entries:
         by_queue.setdefault(entry.consumer.queue, []).append(entry)
     for queue, group in by_queue.items():
         channel.forget_holders(group)
-        queue.put_back(group, channel.clock.now)
+        if has_failed:
+            queue.fail(group, channel.clock.now)
+        else:
+            queue.put_back(group, channel.clock.now)
         queues[queue] = None
 
 

@@ -151,7 +151,10 @@ def _put_back(
         while some := list(islice(deliveries, _PUT_BACK)):
             if channel is not None:
                 channel.forget_holders(some)
-            queue.put_back(some, services.clock.now)
+            if channel is not None:
+                queue.put_back(some, services.clock.now)
+            else:
+                queue.fail(some, services.clock.now)
             untaken += len(some)
             if queue.return_window and untaken >= queue.return_window:
                 untaken = 0

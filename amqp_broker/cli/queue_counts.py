@@ -220,7 +220,7 @@ class Counting:
                     counts[queue_id] = (stream.next - stream.first, stream.log.octets)
                     self._look_at_pages(stream)
                 if figures is not None:
-                    counts[queue_id] = (figures.ready + figures.unacked, figures.ready_bytes)
+                    counts[queue_id] = (figures.ready + figures.unacked + figures.delayed, figures.ready_bytes)
                     groups = machine.lease_groups(queue_id).values()
                     parting = machine.parting_groups(queue_id)
                     self._found[queue_id] = [*((each, False) for each in groups), *((each, True) for each in parting)]

@@ -2,7 +2,8 @@
 
     stage -> a Part: an attempt at one partition of an epoch; its blobs are the messages of a hidden queue
     commit -> the parts that were named are committed, all others up to this epoch are dropped: one NOTE entry
-           -> published, blob by blob (publication.py) -> nothing of the epoch is left but its number
+           -> published, blob by blob (publication.py), groups of readers are where it says -> nothing of the epoch is
+           left but its number
 
 Invariants:
 1. The id of a part's queue comes from the app's incarnation and a serial that is used once, so what a crash leaves of
@@ -15,7 +16,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amqp_broker.leases.app_note import AppNote, PartNote, decode_note, encode_note, note_id, staged_queue_id
+from amqp_broker.leases.app_note import (
+    AppNote,
+    PartNote,
+    Position,
+    decode_note,
+    encode_note,
+    note_id,
+    staged_queue_id,
+)
 from amqp_broker.leases.blob import BlobReader, BlobWriter
 from amqp_broker.leases.browse import browse
 from queues.arguments import QueueArguments
@@ -71,9 +80,10 @@ class Part:
 
 
 class App:
-    """One application of a virtual host. last_epoch: the last that was committed, -1 for none. parts: what is staged
-    and not committed, by (epoch, partition, attempt). committed: what is being published, in order. called_at: when it
-    last committed something, ms since the epoch."""
+    """One application of a virtual host. incarnation: no other has it. last_epoch: the last that was committed, -1 for
+    none. parts: what is staged and not committed, by (epoch, partition, attempt). committed: what is being published,
+    in order; positions: where groups of readers are when that is done. called_at: when it last committed something, ms
+    since the epoch."""
 
     def __init__(
         self,
@@ -94,7 +104,8 @@ class App:
         self.called_at = now
         self.parts: dict[Key, Part] = {}
         self.committed: list[Part] = []
-        self._incarnation = incarnation
+        self.positions: tuple[Position, ...] = ()
+        self.incarnation = incarnation
         self._next_serial = 0
         self._next_ordinal = 0
         self._store = store
@@ -113,7 +124,7 @@ class App:
         return part
 
     def _make_part(self, key: Key, serial: int, opened_at: int, ordinal: int) -> Part:
-        queue_id = staged_queue_id(self._incarnation, serial)
+        queue_id = staged_queue_id(self.incarnation, serial)
         name = f"{self.name}, epoch {key[0]}, partition {key[1]}, attempt {key[2]}"
         around = (self._store, self._timers, self._background)
         queue = ClassicQueue(name, queue_id, True, QueueArguments(), *around, None)
@@ -133,15 +144,16 @@ class App:
 
     # -- committing ----------------------------------------------------------------------------------------------------
 
-    def commit(self, epoch: int, parts: list[Part], now: int) -> list[Part]:
-        """The commit point, once it is synced: these parts are the epoch. Returns those that are dropped by it."""
+    def commit(self, epoch: int, parts: list[Part], positions: tuple[Position, ...], now: int) -> list[Part]:
+        """The commit point, once it is synced: these parts are the epoch, and these positions follow. Returns the parts
+        that are dropped by it."""
         self.last_epoch = epoch
         self.called_at = now
         for part in parts:
             part.ordinal = self._next_ordinal
             self._next_ordinal += part.blobs
             del self.parts[part.key]
-        self.committed = parts
+        self.committed, self.positions = parts, positions
         dropped = [part for part in self.parts.values() if part.key[0] <= epoch]
         self._forget(dropped)
         self.write()
@@ -149,7 +161,7 @@ class App:
 
     def finish(self) -> list[Part]:
         """All that was committed is published. Returns the parts that held it."""
-        published, self.committed = self.committed, []
+        published, self.committed, self.positions = self.committed, [], ()
         self.write()
         return published
 
@@ -185,8 +197,8 @@ class App:
             for part in (*self.committed, *self.parts.values())
         ]
         return AppNote(
-            self._incarnation, self.vhost, self.name, self.last_epoch, self._next_serial, self._next_ordinal,
-            self.called_at, tuple(parts),
+            self.incarnation, self.vhost, self.name, self.last_epoch, self._next_serial, self._next_ordinal,
+            self.called_at, tuple(parts), self.positions,
         )  # fmt: skip
 
     @classmethod
@@ -200,6 +212,7 @@ class App:
         app.called_at = note.called_at
         app._next_serial = note.next_serial
         app._next_ordinal = note.next_ordinal
+        app.positions = note.positions
         for each in note.parts:
             part = app._make_part(each[:3], each.serial, each.opened_at, each.ordinal)
             part.touched_at = now

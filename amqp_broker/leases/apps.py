@@ -16,6 +16,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from amqp_broker.leases.app import App, Key, Part
+from amqp_broker.leases.app_note import Position
 from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, LeaseError
 from amqp_broker.leases.publication import Publication
 from amqp_broker.leases.queue_leases import Outcome, Then
@@ -74,7 +75,7 @@ class Apps:
                 self._end(app)
                 continue
             self._watch(app)
-            if app.committed:
+            if app.committed or app.positions:
                 self._waiting[app] = []
                 self._publications[app] = Publication(self._service, app)
                 self._service.come_back()
@@ -144,15 +145,24 @@ class Apps:
         service.after_sync(lambda: then({"staged": messages}))
 
     def commit(
-        self, vhost: str, name: str, epoch: int, attempts: dict[int, int], blobs: dict[int, int], then: Then
+        self,
+        vhost: str,
+        name: str,
+        epoch: int,
+        attempts: dict[int, int],
+        blobs: dict[int, int],
+        positions: tuple[Position, ...],
+        then: Then,
     ) -> None:
-        """txn.commit: publish these attempts, by partition, all or nothing. blobs: how many blobs some of them must
-        have. Raises LeaseError."""
+        """txn.commit: publish these attempts, by partition, all or nothing; then groups of readers are at these
+        positions. blobs: how many blobs some of them must have. Raises LeaseError."""
         service = self._service
         app = self._open(vhost, name)
         if app in self._waiting:
             # An earlier epoch, or this one asked for again: when it is done there is an answer.
-            self._waiting[app].append(lambda _: self._commit_again(vhost, name, epoch, attempts, blobs, then))
+            self._waiting[app].append(
+                lambda _: self._commit_again(vhost, name, epoch, attempts, blobs, positions, then)
+            )
             return
         if app.committed and epoch >= app.committed[0].key[0]:
             raise LeaseError(BUSY, f"txn.commit: app '{name}': {_STUCK}")
@@ -171,15 +181,22 @@ class Apps:
                     f"{found}; nothing was published",
                 )
             parts.append(part)
-        dropped = app.commit(epoch, parts, service.now)
+        dropped = app.commit(epoch, parts, positions, service.now)
         self._waiting[app] = [then]
         service.after_sync(lambda: self._committed(app, dropped))
 
     def _commit_again(
-        self, vhost: str, name: str, epoch: int, attempts: dict[int, int], blobs: dict[int, int], then: Then
+        self,
+        vhost: str,
+        name: str,
+        epoch: int,
+        attempts: dict[int, int],
+        blobs: dict[int, int],
+        positions: tuple[Position, ...],
+        then: Then,
     ) -> None:
         try:
-            self.commit(vhost, name, epoch, attempts, blobs, then)
+            self.commit(vhost, name, epoch, attempts, blobs, positions, then)
         except LeaseError as error:
             then(error)
 

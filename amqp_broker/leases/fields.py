@@ -106,10 +106,30 @@ class Fields:
             raise self.fail(name, "true or false")
         return value
 
+    def positions(self, name: str) -> list[tuple[str, str, int, int]]:
+        """Offsets by stream, group and partition: (stream, group, partition, offset), in order; none where it is not
+        given."""
+        expected = "an object of objects of objects of integers: by stream, by group, and by partition"
+        found = self._found.get(name) or {}
+        if not isinstance(found, dict):
+            raise self.fail(name, expected)
+        positions = []
+        for stream, groups in sorted(found.items()):
+            if not isinstance(groups, dict):
+                raise self.fail(name, expected)
+            for group, offsets in sorted(groups.items()):
+                if not 0 < len(group.encode("utf-8", "replace")) <= _MAX_NAME_BYTES:
+                    raise self.fail(name, f"names of groups of 1 to {_MAX_NAME_BYTES} octets")
+                numbers = self._numbers(name, offsets, expected)
+                positions += [(stream, group, partition, offset) for partition, offset in numbers.items()]
+        return positions
+
     def by_partition(self, name: str) -> dict[int, int]:
         """Numbers by partition, in order of the partitions."""
-        found = self._found.get(name)
         expected = "an object of integers by partition, all of them from 0"
+        return self._numbers(name, self._found.get(name), expected)
+
+    def _numbers(self, name: str, found: object, expected: str) -> dict[int, int]:
         if not isinstance(found, dict):
             raise self.fail(name, expected)
         numbers = {}

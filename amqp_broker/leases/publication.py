@@ -17,10 +17,10 @@ is written after the MOVED entries of all their blobs, and a journal never has a
 Pages that hold blobs which were moved are unpacked at a restart (queues/recovery.py), and segments that hold these
 entries are retired as for all queues.
 
-What goes elsewhere is done before the MOVED entry: should a crash come between, it is done again. Quorum queues
-recognise that: each message has the app as its producer, and as producer sequence the ordinal of its blob, which the
-note of the commit has fixed, and its place in the blob; these rise in the order of publication, and a queue drops what
-is not above the highest. Other places cannot tell: classic queues whose home is another node, streams, exchanges that
+What goes elsewhere is done before the MOVED entry: should a crash come between, it is done again. Quorum queues and
+streams recognise that: each message has the app as its producer, and as producer sequence the ordinal of its blob,
+which the note of the commit has fixed, and its place in the blob; these rise in the order of publication, and a queue
+drops what is not above the highest. Other places cannot tell: classic queues whose home is another node, exchanges that
 hold messages back, and quorum queues that refuse messages when they are full (there a message that was refused comes
 later than the ones behind it): there, and there only, a crash of this node at the wrong moment repeats a blob, and so
 does whatever else leaves the fate of a message unknown, such as the loss of the link to a classic queue's home. It is
@@ -29,18 +29,23 @@ one blob: the next one that goes to such a place waits until the MOVED entry of 
 Nothing is dropped because a queue is full: queues of this node take a committed transaction beyond their limit, and
 what was refused elsewhere is tried again until it is taken. A message that is routed nowhere when it is published is
 counted and dropped, as any is; staging has refused it, unless it was told not to.
+
+Positions of groups of readers that a transaction has are in the note of its commit, too. They follow when all is
+published, before the note without the parts, and are moved upwards only, so that they may follow twice.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 from amqp_broker.leases.app import App, Part
+from amqp_broker.leases.app_note import Position
 from amqp_broker.leases.blob import BlobReader
 from amqp_broker.leases.staged_routes import StagedRoute, StagedRoutes
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
-from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
 from amqp_broker.routing.delays import DelayedMessages
 from queues.arguments import Overflow
 from queues.message import Message
@@ -48,6 +53,7 @@ from queues.moved import Move
 from queues.quorum.commands import Enqueue
 from queues.quorum.effects import Refusal
 from queues.quorum.reader import octets_of
+from queues.stream.commands import MoveGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +64,9 @@ if TYPE_CHECKING:
     from amqp_broker.routing.vhost import VHost
     from queues.classic import ClassicQueue
     from queues.queue import Queue
+    from queues.write_group import WriteGroup
 
+log = logging.getLogger("amqp_broker")
 #: Whatever takes messages elsewhere.
 Target: TypeAlias = "QueueProxy | DelayedMessages"
 #: What was refused is tried again after so long, milliseconds.
@@ -66,6 +74,38 @@ RETRY_MS = 1000
 #: Places of messages in a blob are below 1 << this.
 _PLACE_BITS = 20
 _MOST_BYTES = 1 << 62
+
+
+class _Moved(Receipt):
+    """Of a position that follows."""
+
+    def __init__(self, publication: Publication, position: Position) -> None:
+        self._publication = publication
+        self._position = position
+
+    def expect(self) -> None:
+        """Its command is on its way."""
+        self._publication.waiting += 1
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """The group is there, or will not be."""
+        self._publication.moved(self._position, refusal)
+
+
+class _StreamFate(LetterReceipt):
+    """Of one message in queues whose messages are one stream's, which knows it when it comes again."""
+
+    def __init__(self, fate: _Fate, producer: bytes, number: int) -> None:
+        super().__init__(producer, number)
+        self._fate = fate
+
+    def expect(self) -> None:
+        """See _Fate."""
+        self._fate.expect()
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """See _Fate."""
+        self._fate.complete(refusal)
 
 
 class _Fate(Receipt):
@@ -99,7 +139,10 @@ class Publication:
         self._producer = b"txn\0" + hashlib.blake2b(
             octets_of(app.vhost) + b"\0" + octets_of(app.name), digest_size=16
         ).digest()
+        # Streams remember a sender for long, and an app that was forgotten begins its numbers anew.
+        self._sender = self._producer + app.incarnation
         self._parts = list(app.committed)
+        self._positions = list(app.positions)
         self._blob: list[tuple[Message, StagedRoute]] | None = None
         self._sequence = 0
         self._again: list[tuple[int, list[Target]]] = []
@@ -123,7 +166,7 @@ class Publication:
         while self._parts and not self._parts[0].queue.message_count():
             self._parts.pop(0)
         if not self._parts:
-            return -1
+            return self._follow()
         part = self._parts[0]
         if self._blob is None:
             self._blob = self._read(vhost, part)
@@ -142,6 +185,40 @@ class Publication:
             self._blob = None
             self._is_unsynced = self._is_unsynced or self._may_repeat
         return max(1, count)
+
+    def _follow(self) -> int:
+        """All is published: groups of readers are where the transaction says. As `step`."""
+        positions, self._positions = self._positions, []
+        if not positions and not self.waiting:
+            return -1
+        service = self._service
+        groups = service.broker.groups
+        self._is_submitting = True
+        for position in positions:
+            command = MoveGroup(position.queue_id, position.group, position.offset)
+            groups.of(position.queue_id).submit(command, _Moved(self, position))
+        self._is_submitting = False
+        return 1
+
+    def moved(self, position: Position, refusal: Refusal | None) -> None:
+        """A position is known to have followed, or not to. One whose stream is gone does not matter any more."""
+        self.waiting -= 1
+        if refusal is Refusal.UNKNOWN:
+            self._positions.append(position)
+            self._rest()
+        elif refusal is Refusal.FULL:
+            log.error("app '%s' in vhost '%s': a stream has too many groups: '%s' does not begin at %d",
+                      self.app.name, self.app.vhost, position.group, position.offset)  # fmt: skip
+        self._look_on()
+
+    def _rest(self) -> None:
+        """What has had no success is tried again, but not at once."""
+        self._rests_until = self._service.now + RETRY_MS
+        self._timers.at(self._rests_until, lambda now: None)
+
+    def _look_on(self) -> None:
+        if not self.waiting and not self._is_submitting:
+            self._service.come_back()
 
     def _synced(self) -> None:
         """The blobs that were moved are gone for good."""
@@ -176,13 +253,17 @@ class Publication:
         for place, targets in places:
             message = blob[place][0]
             by_sink: dict[tuple[CommandSink, bool], list[QueueProxy]] = {}
+            by_stream: dict[WriteGroup, list[QueueProxy]] = {}
             for target in targets:
                 if isinstance(target, DelayedMessages):
                     target.add(message, self._service.now, _Fate(self, place, [target]))
-                elif target.keeps_messages or target.passes_on:
-                    target.publish(message, _Fate(self, place, [target]), True, self._service.now)
+                elif _is_of_a_stream(target):
+                    by_stream.setdefault(target.writes, []).append(target)
                 else:
                     by_sink.setdefault((target.sink, refuses(target)), []).append(target)
+            for queues in by_stream.values():  # once, however many of its queues are meant
+                fate = _StreamFate(_Fate(self, place, queues), self._sender, first + place)
+                queues[0].publish(message, fate, True, self._service.now)
             for (sink, may_refuse), queues in by_sink.items():
                 producer = b"" if may_refuse else self._producer
                 enqueue = enqueue_for(queues, message, producer, first + place)
@@ -196,10 +277,8 @@ class Publication:
             there = [target for target in targets if not target.is_deleted]
             if there:
                 self._again.append((place, there))
-                self._rests_until = self._service.now + RETRY_MS
-                self._timers.at(self._rests_until, lambda now: None)
-        if not self.waiting and not self._is_submitting:
-            self._service.come_back()
+                self._rest()
+        self._look_on()
 
     # -- here ----------------------------------------------------------------------------------------------------------
 
@@ -254,7 +333,14 @@ def _proxies(route: StagedRoute) -> list[QueueProxy]:
 
 def recognises(route: StagedRoute) -> bool:
     """Whether whatever is elsewhere drops what the app has given it before."""
-    return not route.delayed and all(queue.recognises_producers and not refuses(queue) for queue in _proxies(route))
+    return not route.delayed and all(
+        _is_of_a_stream(queue) or (queue.recognises_producers and not refuses(queue)) for queue in _proxies(route)
+    )
+
+
+def _is_of_a_stream(queue: QueueProxy) -> bool:
+    """Whether its messages are in a stream, which is this one or another."""
+    return queue.keeps_messages or queue.passes_on
 
 
 def refuses(queue: Queue) -> bool:

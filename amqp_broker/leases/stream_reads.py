@@ -192,14 +192,19 @@ class _Offsets(_Asked):
         self._messages = fields.number("max_messages", 1, MAX_NUMBER, MAX_NUMBER)
         self._bytes = fields.number("max_bytes", 1, MAX_NUMBER, MAX_NUMBER)
         self._cut_bytes = fields.number("cut_bytes", 1, MAX_NUMBER, MAX_NUMBER)
+        self._group = fields.text("group") if fields.has("group") else None
 
     def steps(self, answer: Answer) -> Steps:
         """See _Asked."""
-        stream: Stream | None = yield from self._reads.ready(self._queue, self._source, self._start)
+        start = self._start if self._group is None else None  # a group may be anywhere by now
+        stream: Stream | None = yield from self._reads.ready(self._queue, self._source, start)
         first, following, octets = (stream.first, stream.next, stream.log.octets) if stream is not None else (0, 0, 0)
         bounds: JsonObject = {
             "incarnation": incarnation_of(self._queue), "first": first, "next": following, "bytes": octets,
         }  # fmt: skip
+        if self._group is not None:
+            group = stream.groups.get(self._group) if stream is not None else None
+            bounds["position"] = group.position if group is not None else None
         if self._time is not None:
             bounds["at"] = yield from self._at(self._time)
         if self._start is not None:

@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from amqp_broker.auth.permissions import Action
 from amqp_broker.leases.answer import Answer
+from amqp_broker.leases.app_note import Position
 from amqp_broker.leases.apps import Apps, staged_messages
 from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, INVALID, NOT_FOUND, LeaseError
 from amqp_broker.leases.fields import MAX_NUMBER, Fields
@@ -36,6 +38,7 @@ VERBS = ("txn.stage", "txn.commit", "txn.abort", "txn.stat")
 _ANSWER_BYTES = 4096
 #: A commit may take so long on purpose, milliseconds: publishing takes its time.
 _COMMIT_MS = 600_000
+_OFFSETS = "offsets"
 _FIELDS = ("app", "epoch", "partition", "attempt", "sequence", "mandatory")
 
 
@@ -65,6 +68,8 @@ class Transactions:
             body = self._checked(channel, fields, blob)
         else:
             fields = Fields.of_json(verb, body)
+        if verb == "txn.commit":
+            self._check_positions(channel, fields)
         vhost = channel.vhost.name
         if verb == "txn.stat" and not fields.has("app"):
             self._list(channel, answer)
@@ -146,11 +151,37 @@ class Transactions:
             self._apps.stage(vhost, name, key, number, request.blob, messages, giving(answer))
         elif verb == "txn.commit":
             blobs = fields.by_partition("blobs") if fields.has("blobs") else {}
-            self._apps.commit(vhost, name, epoch, fields.by_partition("attempts"), blobs, giving(answer))
+            # Who was asked has looked; what this node does not know it has not heard of yet.
+            attempts, positions = fields.by_partition("attempts"), self._positions(vhost, fields, BUSY)
+            self._apps.commit(vhost, name, epoch, attempts, blobs, positions, giving(answer))
         elif verb == "txn.abort":
             self._apps.abort(vhost, name, epoch, giving(answer))
         else:
             raise LeaseError(NOT_FOUND, f"unknown verb '{verb}'")
+
+    # -- positions of groups of readers --------------------------------------------------------------------------------
+
+    def _check_positions(self, channel: Channel, fields: Fields) -> None:
+        """The streams of `offsets` are there, and the user may read them. Raises LeaseError."""
+        session = channel.connection.session
+        for stream in dict.fromkeys(stream for stream, _, _, _ in fields.positions(_OFFSETS)):
+            if not session.allows(Action.READ, stream):
+                raise LeaseError(ACCESS_REFUSED, f"txn.commit: user '{session.user}' may not read stream '{stream}'")
+        self._positions(channel.vhost.name, fields, NOT_FOUND)
+
+    def _positions(self, vhost: str, fields: Fields, if_missing: str) -> tuple[Position, ...]:
+        """What `offsets` says, by the ids of streams. Raises LeaseError; if_missing: its code where there is none."""
+        queues, found = self._broker.vhosts[vhost].queues, []
+        for stream, group, partition, offset in fields.positions(_OFFSETS):
+            queue = queues.get(stream)
+            if queue is None or not queue.keeps_messages:
+                raise LeaseError(if_missing, f"txn.commit: there is no stream '{stream}' in vhost '{vhost}'")
+            parts = queue.partitions() or (queue,)
+            if partition >= len(parts):
+                last = len(parts) - 1
+                raise LeaseError(INVALID, f"txn.commit: stream '{stream}' has partitions 0 to {last}, no {partition}")
+            found.append(Position(parts[partition].queue_id, group, offset))
+        return tuple(found)
 
     # -- statistics ----------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ LEAST: Final = LEVEL - 1
 LAST_LETTERS: Final = 2
 #: The first with streams in the groups of queues (queues/stream/).
 STREAMS: Final = 2
+#: The first with messages that rest in a quorum queue before they come again (queues/quorum/resting.py).
+DELAYED_RETRY: Final = 2
 #: The first in which the metadata know virtual hosts that are protected from deletion.
 DELETION_PROTECTION: Final = 2
 #: The version of the folder's format (storage/folder_format.py), by level.

@@ -78,7 +78,10 @@ class DefinitionVerbs:
         """Its result: an importer that has made its plan."""
         broker = self._broker
         groups = len(self._groups.all)
-        importer = Importer(definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups)
+        importer = Importer(
+            definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups,
+            max_partitions=broker.config.max_stream_partitions,
+        )  # fmt: skip
         for password in importer.steps():
             yield broker.hashing.hash(password) if password is not None else None
         return importer

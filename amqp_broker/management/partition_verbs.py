@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from queues.queue import Queue
 
 Change = Callable[[StreamSource, Changed], None]
+#: Wait until what is to be looked at is in RAM.
+ReadFirst = Callable[[StreamSource], Steps]
 
 
 def figures_of(queue: Queue) -> StreamFigures | None:
@@ -29,11 +31,14 @@ def figures_of(queue: Queue) -> StreamFigures | None:
         raise Refused(FAILED, f"queue '{queue.name}' cannot be read: {error}") from None
 
 
-def stat(queue: Queue) -> Steps:
+def stat(queue: Queue, read_first: ReadFirst) -> Steps:
     """stream.stat: its groups with where they are in each partition."""
     rows: list[JsonObject] = []
     found: list[StreamFigures | None] = []
     for part in queue.partitions():
+        source = part.stream_source()
+        assert source is not None  # it is a stream
+        yield from read_first(source)
         figures = figures_of(part)
         found.append(figures)
         rows.append(_row(part.name, figures))
@@ -87,12 +92,13 @@ def _group(name: str, found: Sequence[StreamFigures | None]) -> JsonObject:
     }
 
 
-def find(queue: Queue, time: int) -> Steps:
+def find(queue: Queue, time: int, read_first: ReadFirst) -> Steps:
     """stream.find"""
     offsets: list[JsonObject] = []
     for part in queue.partitions():
         source = part.stream_source()
         assert source is not None  # it is a stream
+        yield from read_first(source)
         try:
             offsets.append({"name": part.name, "offset": source.find(time)})
         except (CorruptRecord, OSError) as error:

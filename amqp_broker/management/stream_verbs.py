@@ -6,15 +6,16 @@ Every node has the stream, and answers from what it has applied. Of one that has
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import ChannelException
 from amqp_broker.management import partition_verbs
-from amqp_broker.management.partition_verbs import changed
+from amqp_broker.management.partition_verbs import ReadFirst, changed
 from amqp_broker.management.refused import FAILED, Refused, not_found, precondition
 from amqp_broker.management.request import Request
 from amqp_broker.protocol.json_values import JsonObject
+from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.partitioning import grow
 from queues.stream.shares import MOST_PARTITIONS
@@ -65,10 +66,32 @@ class StreamVerbs:
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is of type {kind}: it has no offsets")
         return queue, source
 
+    def _ends(self, source: StreamSource) -> Steps:
+        """What says when a stream begins and ends is in RAM then, or soon is."""
+        stream = source.stream()
+        offsets = (stream.first, stream.next - 1) if stream is not None else ()
+        yield from self._pages(source, offsets)
+
+    def _pages(self, source: StreamSource, offsets: Sequence[int]) -> Steps:
+        """Wait until the pages with these offsets are read: in a thread, where they are not in RAM."""
+        for offset in offsets:
+            stream = source.stream()
+            coming = stream.log.coming(offset) if stream is not None else None
+            if coming is not None:
+                yield AwaitedRead(coming, self._broker.timers, self._broker.clock)
+
+    def _at(self, time: int) -> ReadFirst:
+        def read(source: StreamSource) -> Steps:
+            stream = source.stream()
+            yield from self._pages(source, [stream.log.page_of_time(time)] if stream is not None else ())
+
+        return read
+
     def _stat(self, request: Request) -> Steps:
         if self._queue(request).partitions():
-            return (yield from partition_verbs.stat(self._queue(request)))
+            return (yield from partition_verbs.stat(self._queue(request), self._ends))
         queue, source = self._source(request)
+        yield from self._ends(source)
         try:
             figures = source.figures()
         except (CorruptRecord, OSError) as error:
@@ -96,18 +119,17 @@ class StreamVerbs:
             "segment_bytes": settings.segment_bytes,
             "filter_bytes": settings.filter_bytes,
         }
-        yield
 
     def _find(self, request: Request) -> Steps:
         time = request.number("time", None, 0, _MOST_TIME)
         if self._queue(request).partitions():
-            return (yield from partition_verbs.find(self._queue(request), time))
+            return (yield from partition_verbs.find(self._queue(request), time, self._at(time)))
         queue, source = self._source(request)
+        yield from self._at(time)(source)
         try:
             return {"offset": source.find(time)}
         except (CorruptRecord, OSError) as error:
             raise Refused(FAILED, f"queue '{queue.name}' cannot be read: {error}") from None
-        yield
 
     def _trim(self, request: Request) -> Steps:
         first = request.number("before", None, 0, _MOST_OFFSET)

@@ -113,7 +113,7 @@ class Totals:
             "queues": count,
             "messages_ready": sums.ready,
             "messages_unacknowledged": sums.unacked,
-            "messages": sums.ready + sums.unacked,
+            "messages": sums.ready + sums.unacked + sums.delayed,
             "message_bytes_ready": sums.ready_bytes,
             "consumers": sums.consumers,
         }

@@ -162,6 +162,11 @@ class QueueType:
         raise NotImplementedError
 
     @classmethod
+    def since_with(cls, arguments: Mapping[str, object]) -> int:
+        """The level from which on a queue can be declared with these arguments, which were `read`."""
+        return cls.since
+
+    @classmethod
     def partitions(cls, arguments: Mapping[str, object]) -> int:
         """How many queues are declared with one that has these arguments, which were `read`: its partitions."""
         return 0

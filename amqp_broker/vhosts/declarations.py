@@ -190,7 +190,7 @@ class Declarations:
         broker, vhost = self._broker, declarer.vhost
         partitions = QUEUE_TYPES[kind].partitions(method.arguments)
         self._check_queue_limits(vhost, name, 1 + partitions)
-        self._check_level(vhost, name, kind)
+        self._check_level(vhost, name, kind, method.arguments)
         broker.queues_created += 1
         if partitions:
             return name, Wanted(partition(broker, vhost, name, kind, method.arguments))
@@ -223,11 +223,12 @@ class Declarations:
             declarer.exclusive_queues[queue] = None
         return name, queue
 
-    def _check_level(self, vhost: VHost, name: str, kind: str) -> None:
-        level, since = self._broker.level, QUEUE_TYPES[kind].since
+    def _check_level(self, vhost: VHost, name: str, kind: str, arguments: Table) -> None:
+        level, since = self._broker.level, QUEUE_TYPES[kind].since_with(arguments)
         if level < since:
+            such = "such queues" if level >= QUEUE_TYPES[kind].since else f"queues of type {kind}"
             raise precondition_failed(
-                f"cannot declare queue '{name}' in vhost '{vhost.name}': queues of type {kind} can be had when all "
+                f"cannot declare queue '{name}' in vhost '{vhost.name}': {such} can be had when all "
                 f"members of the cluster speak level {since}, and it is at level {level}: upgrade the others first"
             )
 
@@ -262,7 +263,7 @@ class Declarations:
             )
         if if_unused and queue.consumer_count() and not queue.keeps_messages:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' in use")
-        if if_empty and queue.message_count() and not queue.keeps_messages:
+        if if_empty and queue.message_count() + queue.delayed_count() and not queue.keeps_messages:
             raise precondition_failed(f"queue '{name}' in vhost '{vhost.name}' not empty")
         followers = queue.made_of_it()
         if followers:

@@ -68,10 +68,17 @@ class Projection:
                 self._declared(subject, verb, command, is_own)
             elif subject in ("node", "member"):
                 self._drop_missing()
+            elif subject == "level":
+                self._apply_all_policies()  # some of what they say the level before did not know
         except (ArgumentError, UnsupportedQueueType, WrongArgument, ValueError) as error:
             # It was checked by who proposed it: maybe a newer version. The others are not to stop because of it.
             log.error("%s is in the metadata and cannot be carried out here: %s", command, error)
         return changed
+
+    def _apply_all_policies(self) -> None:
+        broker = self._broker
+        for vhost in broker.vhosts.values():
+            broker.apply_policies(vhost)
 
     def replaced(self) -> None:
         """Everything may differ."""

@@ -2,7 +2,7 @@
 
 Beside what every queue knows (queues/arguments.py): x-delivery-limit is 20 where nothing is said,
 x-quorum-initial-group-size is checked (every node of the cluster is a member), and there are x-dead-letter-strategy,
-x-message-deduplication, x-deduplication-ttl and x-consumer-timeout.
+x-message-deduplication, x-deduplication-ttl, x-consumer-timeout and x-delayed-retry-type, -min and -max.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from queues.arguments import (
     MAX_TIME_MS,
+    RETRY_ARGUMENTS,
     ArgumentError,
     QueueArguments,
     WrongArgument,
@@ -20,6 +21,7 @@ from queues.arguments import (
     read_string,
     with_policy,
 )
+from queues.quorum.retry import Retry, RetryType
 from queues.quorum.settings import QuorumSettings
 
 #: How often a message may come back where no limit is given (RabbitMQ's).
@@ -27,6 +29,9 @@ DELIVERY_LIMIT = 20
 #: How many message ids are remembered for x-message-deduplication true.
 DEDUPLICATION_WINDOW = 10_000
 MOST_MESSAGE_IDS = 1_000_000
+
+RETRY_TYPE, RETRY_MIN, RETRY_MAX = RETRY_ARGUMENTS
+RETRY_TYPES = {each.name.lower(): each for each in RetryType}
 
 _STRATEGIES = ("at-most-once", "at-least-once")
 _OF_OTHER_TYPES = (
@@ -86,8 +91,39 @@ def parse_quorum_arguments(
     if window_ttl is not None and not window:
         raise ArgumentError("x-deduplication-ttl", "it needs x-message-deduplication")
     return QuorumSettings(
-        _with_delivery_limit(arguments, policy or {}, operator_policy), timeout, window, window_ttl, at_least_once
-    )
+        _with_delivery_limit(arguments, policy or {}, operator_policy), timeout, window, window_ttl, at_least_once,
+        retry=_retry({**_of_policy(policy or {}), **arguments}),
+    )  # fmt: skip
+
+
+def _of_policy(policy: Mapping[str, object]) -> dict[str, object]:
+    """What a policy says of messages that rest, as if arguments said it, which count before it."""
+    return {key: policy[key[2:]] for key in RETRY_ARGUMENTS if key[2:] in policy}
+
+
+def check_retry(arguments: Mapping[str, object]) -> None:
+    """Whether a queue can be declared so. Raises ArgumentError. One that was declared when nobody knew these arguments
+    may have others."""
+    text = read_string(RETRY_TYPE, arguments.get(RETRY_TYPE, "disabled"))
+    if text not in RETRY_TYPES:
+        raise ArgumentError(RETRY_TYPE, f"'{text}' is not one of {', '.join(RETRY_TYPES)}")
+    for key in (RETRY_MIN, RETRY_MAX):
+        if key in arguments:
+            read_integer(key, arguments[key], 1, MAX_TIME_MS)
+    least, most = arguments.get(RETRY_MIN), arguments.get(RETRY_MAX)
+    if least is None and text != "disabled":
+        raise ArgumentError(RETRY_TYPE, f"it needs {RETRY_MIN}")
+    if isinstance(least, int) and isinstance(most, int) and most < least:
+        raise ArgumentError(RETRY_MAX, f"{most} is below {RETRY_MIN}, {least}")
+
+
+def _retry(said: Mapping[str, object]) -> Retry | None:
+    """Which messages rest, and how long; None: none does."""
+    kind = RETRY_TYPES.get(str(said.get(RETRY_TYPE, "disabled")), RetryType.DISABLED)
+    least, most = said.get(RETRY_MIN), said.get(RETRY_MAX)
+    if kind is RetryType.DISABLED or not isinstance(least, int) or least < 1:
+        return None
+    return Retry(kind, min(least, MAX_TIME_MS), min(most, MAX_TIME_MS) if isinstance(most, int) else None)
 
 
 def leads_locally(arguments: Mapping[str, object], policy: Mapping[str, object] | None = None) -> bool:

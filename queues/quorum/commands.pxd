@@ -5,7 +5,8 @@ from queues.quorum.reader cimport Reader, octets_of
 from queues.quorum.traffic cimport get_enqueue, get_settle, put_enqueue, put_settle
 
 cdef int _OPEN_QUEUE, _DROP_QUEUE, _ENQUEUE, _SETTLE, _ATTACH, _DETACH, _PREFETCH, _GET, _PURGE
-cdef int _TICK, _NODE_DOWN, _DISPATCHED, _STREAMS
+cdef int _TICK, _NODE_DOWN, _DISPATCHED, _STREAMS, _OPEN_RETRYING, _SETTLE_FAILED
+cdef object _FAIL
 cdef Py_ssize_t _HEAD_BYTES
 cdef dict _READERS, _WRITERS
 

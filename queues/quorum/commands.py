@@ -4,7 +4,8 @@
     command  u8 kind, u32 length of what follows, fields (put_... below, in lease_commands.py, cursor_commands.py and
              queues/stream/commands.py, in that order)
 
-The version is 2, and 3 if there is a command about a stream: a program that reads 2 alone never gets one.
+The version is 2, and 3 if there is a command about a stream, or about messages that rest before they come again
+(resting.py): a program that reads 2 alone never gets one.
 
 Of a node's ordered command stream: origin is the node's name, session counts its streams, first is the number of the
 first command in the stream (from 1), seen the number of the last one whose effects the node has taken. Of the group's
@@ -59,8 +60,13 @@ _PURGE = 9
 _TICK = 16
 _NODE_DOWN = 17
 _DISPATCHED = 18
-#: From here on kinds are those of queues/stream/commands.py and of cursor_commands.py; those between are the leader's.
+#: From here on kinds are those of queues/stream/commands.py, of cursor_commands.py, and the two below; those between
+#: are the leader's.
 _STREAMS = stream_commands.OPEN_STREAM
+#: OpenQueue with Retry, and Settle with How.FAIL.
+_OPEN_RETRYING = 40
+_SETTLE_FAILED = 41
+_FAIL = How.FAIL
 
 
 class OpenQueue(NamedTuple):
@@ -217,6 +223,13 @@ _WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
 }
 
 
+def _is_retrying(command: Command) -> bool:
+    """Whether it is about messages that rest before they come again."""
+    if isinstance(command, Settle):
+        return command.how is _FAIL
+    return isinstance(command, OpenQueue) and command.settings.retry is not None
+
+
 def put_command(buffer: Buffer, command: Command) -> None:
     """Append the octets of a command."""
     start = buffer.length
@@ -225,12 +238,12 @@ def put_command(buffer: Buffer, command: Command) -> None:
         buffer.put_u32(0)
         put_enqueue(buffer, command)
     elif type(command) is Settle:
-        buffer.put_u8(_SETTLE)
+        buffer.put_u8(_SETTLE_FAILED if command.how is _FAIL else _SETTLE)
         buffer.put_u32(0)
         put_settle(buffer, command)
     else:
         kind, put = _WRITERS[type(command)]
-        buffer.put_u8(kind)
+        buffer.put_u8(_OPEN_RETRYING if _is_retrying(command) else kind)
         buffer.put_u32(0)
         put(buffer, command)
     buffer.set_u32(start + 1, buffer.length - start - _HEAD_BYTES)
@@ -253,7 +266,7 @@ def put_batch_head(
 def encode_batch(batch: Batch) -> bytes:
     """The octets of a batch."""
     buffer = Buffer()
-    has_streams = any(type(command) in WITH_STREAMS for command in batch.commands)
+    has_streams = any(type(command) in WITH_STREAMS or _is_retrying(command) for command in batch.commands)
     count_at = put_batch_head(buffer, *batch[:5], VERSION_WITH_STREAMS if has_streams else VERSION)
     for command in batch.commands:
         put_command(buffer, command)
@@ -318,6 +331,7 @@ def _get_dispatched(reader: Reader) -> Command:
 
 _READERS: dict[int, Callable[[Reader], Command]] = {
     _OPEN_QUEUE: _get_open_queue,
+    _OPEN_RETRYING: _get_open_queue,
     _DROP_QUEUE: _get_drop_queue,
     _ATTACH: _get_attach,
     _DETACH: _get_detach,
@@ -376,13 +390,19 @@ def _get_commands(
             raise reader.fail(f"command {kind}: leaders and nodes have different ones, or a newer version wrote it")
         if kind == _ENQUEUE:
             commands.append(get_enqueue(fields, addresses))
-        elif kind == _SETTLE:
-            commands.append(get_settle(fields))
+        elif kind in (_SETTLE, _SETTLE_FAILED):
+            settle = get_settle(fields)
+            if (settle.how is _FAIL) != (kind == _SETTLE_FAILED):
+                raise reader.fail(f"command {kind} settles as {settle.how}")
+            commands.append(settle)
         else:
             read = _READERS.get(kind)
             if read is None:
                 raise reader.fail(f"command of unknown kind {kind}: written by a newer version?")
-            commands.append(read(fields))
+            command = read(fields)
+            if (kind == _OPEN_RETRYING) != _is_retrying(command):
+                raise reader.fail(f"command {kind}: a queue has messages rest by command {_OPEN_RETRYING} only")
+            commands.append(command)
         fields.finish()
     if has_streams != (version == VERSION_WITH_STREAMS):
         raise reader.fail(f"commands about streams are in batches of version {VERSION_WITH_STREAMS}, and in no others")

@@ -2,8 +2,8 @@
 
     CURSOR        what QUEUE has, with the settings of a queue over a stream (cursor_settings.py); u64 next, u64 lost,
                   u8 flags (1 begun, 2 gone), u32 n, n x (u32 key, u32 m, m x u64 offset): what waits for its key
-    OFFSET_ENTRY  u32 holder + 1, counted from 0 as they came (0: ready), u64 delivery id, u64 since, u64 offset,
-                  u64 expires at, u16 returns, u8 redelivered, u32 key
+    OFFSET_ENTRY  u32 holder + 1, counted from 0 as they came (0: ready, or resting), u64 delivery id, u64 since (of
+                  what rests, until when), u64 offset, u64 expires at, u16 returns, u8 redelivered, u32 key
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ def get_place(reader: Reader, place: CursorReady) -> None:
 
 
 def offset_parts(queue: CursorQueue) -> list[tuple[int, bytes]]:
-    """What is in hand, and what came back."""
+    """What is in hand, what rests, and what came back."""
     parts = [
         (OFFSET_ENTRY, offset_octets(number, delivery_id, since, entry))
         for number, owner in enumerate(queue.delivery_owners.values(), 1)
         for delivery_id, (entry, since) in owner.held.items()
     ]
+    parts += [(OFFSET_ENTRY, offset_octets(0, 0, until, entry)) for until, _, entry in queue.place.resting.entries]
     return parts + [(OFFSET_ENTRY, offset_octets(0, 0, 0, entry)) for entry in queue.place.head]
 
 

@@ -13,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import cython
@@ -44,6 +45,7 @@ class CursorQueue(QuorumQueue):
         self.place = CursorReady(pager, queue_id)
         super().__init__(queue_id, settings, pager, sink)
         self.ready = self.place
+        self.resting = self.place.resting
 
     def apply_settings(self, settings: QuorumSettings) -> None:
         """See QuorumQueue. The stream stays the one that it was opened with, and what was taken from it is not looked
@@ -174,4 +176,4 @@ class CursorQueue(QuorumQueue):
         if stream is None or stream.next == stream.first:
             return found
         octets = stream.log.octets * found.ready // (stream.next - stream.first)
-        return QueueStatistics(found.ready, octets, found.unacked, found.consumers, found.dead_letters)
+        return replace(found, ready_bytes=octets)

@@ -15,6 +15,7 @@ cdef class CursorReady(Ready):
     cdef public dict waiting
     cdef public Py_ssize_t waits
     cdef public dict keys
+    cdef public object resting
     cdef public Py_ssize_t looked
     cdef object _finder
     cdef object _reader
@@ -30,6 +31,7 @@ cdef class CursorReady(Ready):
     cpdef Message message(self, Entry entry)
     @cython.locals(offset="unsigned long long")
     cpdef Entry pop(self)
+    cdef bint _is_full(self) except -1
     @cython.locals(begin="unsigned long long")
     cdef Entry _look_for_one(self, object stream)
     @cython.locals(offset="unsigned long long", octets=bytes, at=Py_ssize_t, chunk=Chunk)

@@ -2,6 +2,7 @@
 
     the stream, from `next` on -> pop -> held -> settled
                                          held -> put_back -> `head`, by offset -> pop
+                                         held -> `resting` -> put_back, where the queue has delayed retry
     with key order: what a key that is out holds back -> `waiting`, by key -> (its message is settled) -> `head`
 
 An entry has the offset as its sequence, and no message: whoever delivers it reads that from the stream. With key order
@@ -10,7 +11,7 @@ An entry has the offset as its sequence, and no message: whoever delivers it rea
 Invariants:
 1. `count` is the sum of what is in `head`, in `waiting`, and in the stream from `next` on.
 2. All offsets in `head` and `waiting` are below `next`, and not below the stream's first one.
-3. `keys` has exactly the keys of entries in `head` and of those that are held; one of each key at most.
+3. `keys` has exactly the keys of entries in `head` and `resting` and of those that are held; one of each key at most.
 4. Everything but the finders follows from the log: nothing is taken, or passed over, but by `pop` and what settles.
 """
 
@@ -25,6 +26,7 @@ import cython
 from queues.message import Address, Entry, Message, build_message
 from queues.pager import Pager
 from queues.quorum.cursor_settings import CursorSettings
+from queues.quorum.resting_offsets import MOST_RESTING, RestingOffsets
 from queues.ready import Ready
 from queues.stream.bloom import Bloom
 from queues.stream.record import hash_of
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 #: So many messages at most are passed over while their keys are out; then the queue waits. No setting, because all
 #: members have to agree.
 LOOK_AHEAD = 10_000
+_MOST_RESTING = MOST_RESTING
 #: So many records at most are looked at with one entry of the log for messages that are wanted; others with the next.
 LOOKED_AT_ONCE = 10_000
 
@@ -63,6 +66,7 @@ def _sequence_of(entry: Entry) -> int:
 
 class CursorReady(Ready):
     """stream: None before there is one, and when it is gone. next: the offset from which on nothing was looked at.
+    resting: what came back and rests; what retention takes of it is lost when it comes again.
     lost: how many messages retention has taken before anybody got them. is_begun: its start was found; is_gone: the
     stream is no more. waiting: offsets by key, in order; waits: how many. keys: those that are out.
     looked: at how many records for the present entry of the log; 0 behind it."""
@@ -77,6 +81,7 @@ class CursorReady(Ready):
         self.waiting: dict[int, deque[int]] = {}
         self.waits = 0
         self.keys: dict[int, None] = {}
+        self.resting = RestingOffsets()
         self.looked = 0
         # Of what is looked at, and of what is delivered, which may be far behind that.
         self._finder, self._reader = RecordFinder(), RecordFinder()
@@ -109,10 +114,11 @@ class CursorReady(Ready):
 
     def leave(self) -> None:
         """The stream is gone, and with it what nobody has got."""
-        self.lost += self.count
+        self.lost += self.count + self.resting.count
         self.stream = None
         self.is_gone = True
         self._forget_all()
+        self.resting.clear()
 
     def changed(self) -> None:
         """The stream has got more, or lost its beginning."""
@@ -168,7 +174,7 @@ class CursorReady(Ready):
             self.count -= 1
             return self.head.popleft()
         stream = self.stream
-        if stream is None or self.next >= stream.next:
+        if stream is None or self.next >= stream.next or self._is_full():
             return None
         if self._is_filtered or self._has_key_order:
             return self._look_for_one(stream)
@@ -234,7 +240,11 @@ class CursorReady(Ready):
     def may_go_on(self) -> bool:
         """Whether a message that is wanted may stand behind all that `pop` has looked at in one go."""
         is_looking = self._is_filtered or self._has_key_order
-        return bool(is_looking and not self.head and self.unread and self.waits < LOOK_AHEAD)
+        return bool(is_looking and not self.head and self.unread and not self._is_full())
+
+    def _is_full(self) -> bool:
+        """Whether nothing more of the stream is taken, because too much waits for its key, or rests."""
+        return self.waits >= LOOK_AHEAD or self.resting.count >= _MOST_RESTING
 
     # -- expiry --------------------------------------------------------------------------------------------------------
 
@@ -253,12 +263,12 @@ class CursorReady(Ready):
 
     def first_expiry(self) -> int:
         """Before this time nothing that is ready expires, 0 for never: that of the first one, whether or not it is
-        wanted."""
+        wanted; but not what is not taken yet."""
         if self._ttl < 0 or not self.count:
             return 0
         if self.head:
             return int(self.head[0].expires_at)
-        return self._expiry_of(self.next) if self.unread else 0
+        return self._expiry_of(self.next) if self.unread and not self._is_full() else 0
 
     # -- giving back ---------------------------------------------------------------------------------------------------
 
@@ -299,7 +309,7 @@ class CursorReady(Ready):
         return [], []
 
     def _forget_all(self) -> None:
-        for entry in self.head:
+        for entry in [*self.head, *[each for _, _, each in self.resting.entries]]:
             self.keys.pop(entry.journal_segment, None)
         self.head.clear()
         self.waiting.clear()

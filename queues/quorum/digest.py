@@ -16,6 +16,7 @@ from queues.pager import Pager
 from queues.quorum.cursor_image import offset_parts
 from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.image import deduplication_parts, holders_parts, lease_octets, origin_octets, queue_octets
+from queues.quorum.resting import Resting
 from queues.quorum.state import GroupState
 from queues.ready import Ready
 from queues.stream.image import stream_pieces
@@ -42,7 +43,8 @@ def digest_of(state: GroupState, pager: Pager) -> bytes:
             for _, octets in offset_parts(queue):
                 digest.update(octets)
         levels = [] if isinstance(queue, CursorQueue) else queue.levels()
-        for ready in [*levels, queue.letters.waiting]:
+        resting = [queue.resting.waiting] if isinstance(queue.resting, Resting) and queue.resting.count else []
+        for ready in [*levels, queue.letters.waiting, *resting]:
             count = 0
             for entry in entries_of(ready, queue_id, pager):
                 digest.update(_octets_of(entry))

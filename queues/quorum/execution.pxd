@@ -16,6 +16,7 @@ cdef class Execution(Sink):
     cdef public list effects
     cdef public list dropped
     cdef dict _discarding
+    cdef public long long dropped_bytes
     cdef Pager _pager
     cdef list _touched
     cdef list _refused

@@ -67,7 +67,8 @@ _ENDED = object()
 
 class Execution(Sink):
     """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
-    again after a restart: nobody is there any more to whom that could be told)."""
+    again after a restart: nobody is there any more to whom that could be told). dropped: ids of what is gone, whose
+    files go as a whole; dropped_bytes: octets of streams among it."""
 
     def __init__(self, own_node: str, pager: Pager) -> None:
         self.own_node = own_node
@@ -77,6 +78,7 @@ class Execution(Sink):
         self.effects: list[Effect] = []
         self.dropped: list[int] = []
         self._discarding: dict[int, Iterator[None]] = {}
+        self.dropped_bytes = 0
         self._pager = pager
         self._touched: list[QuorumQueue] = []
         self._refused: list[Refused] = []
@@ -182,7 +184,7 @@ class Execution(Sink):
             if consumer.is_attached:
                 consumer.queue.detach(consumer, clock)
         for consumer in consumers:
-            consumer.queue.give_back(consumer)
+            consumer.queue.give_back(consumer, False, clock)
             self._forget_if_done(origin, consumer)
         for queue in queues.values():
             queue.dispatch(clock)
@@ -224,12 +226,12 @@ class Execution(Sink):
         stream = self.state.streams.pop(command.queue_id, None)
         count = 0
         if queue is not None:
-            count = queue.ready.count
+            count = queue.ready.count + queue.statistics().delayed
             self._remove_queue(queue, Gone.DROPPED)
         elif stream is not None:
             for follower in sorted(stream.followers):
                 self.state.cursors[follower].stream_gone()
-            stream.discard()
+            self.dropped_bytes += stream.log.forget()
             self._is_gone(command.queue_id, Gone.DROPPED)
         self._tell(origin, NoticeKind.COUNTED, sequence, count)
 
@@ -295,7 +297,7 @@ class Execution(Sink):
         if command.seen < consumer.next_delivery - 1:
             queue.give_back_unseen(consumer, command.seen)
         if command.gives_back:
-            queue.give_back(consumer)
+            queue.give_back(consumer, True, self.state.clock)
         self._forget_if_done(origin, consumer)
         queue.dispatch(self.state.clock)
         self._touch(queue)
@@ -418,11 +420,12 @@ class Execution(Sink):
             if consumer.is_attached:
                 queue.detach(consumer, clock)
         for consumer in late:
-            queue.give_back(consumer)
+            queue.give_back(consumer, False, clock)
             origin = self.state.origins[consumer.origin]
             self._forget_if_done(origin, consumer)
             self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.TIMEOUT)
         put_back(queue)
+        queue.wake(clock)
         queue.normalise(clock)
         queue.dispatch(clock)
         if queue.queue_id in self.state.cursors:

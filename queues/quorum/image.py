@@ -23,10 +23,10 @@ could change later at once, and leaves the packing of messages and the reading o
     QUEUE_END, END (u32 number of records before it)
 
 Streams follow the queues, in records of their own (queues/stream/image.py); queues over streams have some, too
-(cursor_image.py). The version is 2, and 3 if there are any of both.
+(cursor_image.py). The version is 2, and 3 if there are any of both, or queues whose messages rest.
 
 Sections: READY (place: the priority), HELD (place: the holder), LETTERS (waiting), TRANSIT, LEASED (place: the group,
-counted from 0; the first and last of a page are offsets).
+counted from 0; the first and last of a page are offsets), RESTING (resting.py says what is in the numbers).
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from queues.quorum.cursor_settings import put_cursor_settings
 from queues.quorum.leases import QuorumLease
 from queues.quorum.queue import QuorumQueue
 from queues.quorum.reader import octets_of
+from queues.quorum.resting import Resting
 from queues.quorum.settings import put_settings
 from queues.quorum.state import GroupState, Origin
 from queues.ready import Ready
@@ -81,6 +82,7 @@ class Section(IntEnum):
     LETTERS = 2
     TRANSIT = 3
     LEASED = 4
+    RESTING = 5
 
 
 #: Bits of a holder's flags.
@@ -139,6 +141,8 @@ def capture(state: GroupState, names_places: bool) -> list[Part]:
             parts += holders_parts(queue)
             parts += deduplication_parts(queue)
             parts += _message_parts(queue, names_places)
+            if isinstance(queue.resting, Resting):
+                parts += _ready_parts(queue.resting.waiting, queue.queue_id, Section.RESTING, 0, names_places)
         parts += [_entry(Section.TRANSIT, 0, entry, names_places) for entry in queue.letters.transit]
         parts += _ready_parts(queue.letters.waiting, queue.queue_id, Section.LETTERS, 0, names_places)
         parts += _lease_parts(queue, names_places)

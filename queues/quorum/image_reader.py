@@ -30,6 +30,7 @@ from queues.quorum.image import (
 from queues.quorum.leases import Leases, QuorumLease
 from queues.quorum.queue import QuorumQueue, Sink
 from queues.quorum.reader import Malformed, Reader
+from queues.quorum.resting import Resting
 from queues.quorum.settings import get_settings
 from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
 from queues.quorum.traffic import read_message
@@ -146,7 +147,7 @@ class ImageReader:
         if count != self._count:
             raise reader.fail(f"{count} records were written, {self._count} have come")
         if self.state.has_streams != self._has_streams:
-            raise reader.fail(f"streams are in images of version {VERSION_WITH_STREAMS}, and in no others")
+            raise reader.fail(f"streams, and what rests, have images of version {VERSION_WITH_STREAMS}, and no others")
         self.state.link()
         self._is_ended = True
 
@@ -254,7 +255,7 @@ class _QueueReader:
 
     def _section(self, reader: Reader) -> tuple[Section, int]:
         number, place = reader.u8(), reader.u32()
-        if number > Section.LEASED:
+        if number > Section.RESTING:
             raise reader.fail(f"section {number} is not known")
         section = Section(number)
         places = {
@@ -282,7 +283,7 @@ class _QueueReader:
 
     def _page(self, reader: Reader, kind: int) -> None:
         section, place = self._section(reader)
-        if section not in (Section.READY, Section.LETTERS, Section.LEASED):
+        if section not in (Section.READY, Section.LETTERS, Section.LEASED, Section.RESTING):
             raise reader.fail(f"a page in section {section.name}")
         count, first, last, message_bytes = reader.u32(), reader.u64(), reader.u64(), reader.u64()
         has_expiring = bool(reader.flags(1))
@@ -318,7 +319,12 @@ class _QueueReader:
             self._pager.drop(page)
 
     def _ready(self, section: Section, place: int) -> Ready:
-        return self.queue.levels()[place] if section is Section.READY else self.queue.letters.waiting
+        if section is not Section.RESTING:
+            return self.queue.levels()[place] if section is Section.READY else self.queue.letters.waiting
+        resting = self.queue.resting
+        if not isinstance(resting, Resting):
+            resting = self.queue.resting = Resting(self._pager, self.queue.queue_id)
+        return resting.waiting
 
     def _finish(self) -> None:
         """Everything of the queue is there: put the loose entries into their places."""
@@ -380,7 +386,9 @@ class _CursorReader(_QueueReader):
         if kind != OFFSET_ENTRY:
             return super().take(kind, reader)
         number, delivery_id, since, entry = get_offset(reader, self.queue.place)
-        if not number:
+        if not number and since:
+            self.queue.place.resting.put(entry, since)
+        elif not number:
             self._entries.append((Section.READY, 0, 0, 0, entry))
         else:
             self._holder_at(reader, number - 1)

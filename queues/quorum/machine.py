@@ -27,6 +27,7 @@ from queues.quorum.image_reader import ImageReader, read_image
 from queues.quorum.leases import QuorumLease
 from queues.quorum.places import Export, Places, name_places
 from queues.quorum.queue import QueueStatistics, QuorumQueue
+from queues.quorum.resting import Resting
 from queues.quorum.settings import QuorumSettings
 from queues.stream.commands import AppendChunk
 from queues.stream.place import Place
@@ -285,6 +286,8 @@ class QueueGroupMachine:
         for queue in self._execution.state.queues.values():
             keeps_head = keeps_heads or bool(queue.dispatcher.consumers)
             delivery_owners: list[Any] = [queue.ready, queue.letters.waiting]
+            if isinstance(queue.resting, Resting):
+                delivery_owners.append(queue.resting.waiting)
             if queue.lease_groups is not None:
                 delivery_owners += queue.lease_groups.all()
             for delivery_owner in delivery_owners:
@@ -311,6 +314,10 @@ class QueueGroupMachine:
 
     def end_turn(self, position: int) -> None:
         """The journal's end, after everything of this turn was appended."""
+        execution = self._execution
+        if execution.dropped_bytes:
+            self._places.dead_bytes += execution.dropped_bytes
+            execution.dropped_bytes = 0
         self._places.end_turn(position)
 
     @property

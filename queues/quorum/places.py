@@ -23,6 +23,7 @@ from queues.page import Page, PageBuilder
 from queues.pager import Pager
 from queues.quorum.image import Part, chunks_of
 from queues.quorum.queue import QuorumQueue
+from queues.quorum.resting import Resting
 from queues.ready import Ready
 
 #: Dead places of fewer octets are worth no checkpoint.
@@ -147,7 +148,8 @@ def name_places(queue: QuorumQueue, pager: Pager) -> int:
     queue_id = queue.queue_id
     sparse = pager.page_store.sparse_segments(queue_id)
     named = 0
-    for ready in [*queue.levels(), queue.letters.waiting]:
+    resting = [queue.resting.waiting] if isinstance(queue.resting, Resting) else []
+    for ready in [*queue.levels(), queue.letters.waiting, *resting]:
         named += _name_pages(ready, queue_id, sparse)
     if queue.lease_groups is not None:
         for lease in queue.lease_groups.all():
@@ -155,6 +157,8 @@ def name_places(queue: QuorumQueue, pager: Pager) -> int:
     loose = [entry for ready in queue.levels() for entry in [*ready.head, *ready.stragglers]]
     loose += [entry for delivery_owner in queue.delivery_owners.values() for entry, _ in delivery_owner.held.values()]
     _name_loose(loose, queue_id, pager, sparse)
+    for ready in resting:
+        _name_loose([*ready.head, *ready.stragglers], queue_id, pager, sparse)
     letters = queue.letters
     _name_loose([*letters.transit, *letters.waiting.head, *letters.waiting.stragglers], queue_id, pager, sparse)
     return named

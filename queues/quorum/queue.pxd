@@ -8,7 +8,7 @@ from queues.quorum.letters cimport Letters
 from queues.rules cimport QueueRules
 from queues.sums cimport QueueSums
 
-cdef object _MAXLEN, _ACK, _REQUEUE, _RETURN
+cdef object _MAXLEN, _ACK, _REQUEUE, _RETURN, _FAIL
 cdef int _AT_ONCE
 
 cdef class Sink:
@@ -24,6 +24,8 @@ cdef class QuorumQueue(QueueRules):
     cdef public bint is_touched
     cdef bint _holds_back
     cdef public object lease_groups
+    cdef public object resting
+    cdef object _retry
     cdef public long long timeout
     cdef long long _expires
     cdef public long long delivered
@@ -43,6 +45,7 @@ cdef class QuorumQueue(QueueRules):
     @cython.locals(entries=list, entry=Entry)
     cpdef object settle(self, QuorumConsumer consumer, object how, tuple ranges, long long clock)
     cpdef int take_leased(self, list entries) except -1
+    cpdef int rest(self, list entries, long long now) except -1
     cpdef int bury(self, Entry entry, object reason) except -1
     cpdef int bury_refused(self, Message message) except -1
     @cython.locals(entry=Entry)

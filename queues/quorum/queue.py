@@ -1,6 +1,7 @@
 """QuorumQueue: one quorum queue, the same on every member of its group.
 
     enqueue -> a consumer with credit, or ready -> hand_over -> held -> settle | give_back -> ready, letters or gone
+                                                                     -> resting (resting.py) -> wake -> ready
 
 Its rules are those of classic queues (queues/rules.py), and so are Ready and the dispatcher. It is no ClassicQueue,
 because that one writes the node's journal, acts on timers of its own node, and lets a client's speed decide who has
@@ -28,6 +29,8 @@ from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.deduplication import Deduplication
 from queues.quorum.leases import Leases
 from queues.quorum.letters import Letters, empty
+from queues.quorum.resting import Resting
+from queues.quorum.resting_offsets import RestingOffsets
 from queues.quorum.settings import QuorumSettings
 from queues.reason import Reason
 from queues.rules import QueueRules
@@ -50,6 +53,7 @@ _MAXLEN = Reason.MAXLEN
 _ACK = How.ACK
 _REQUEUE = How.REQUEUE
 _RETURN = How.RETURN
+_FAIL = How.FAIL
 
 
 class Sink:
@@ -82,13 +86,15 @@ class QueueStatistics:
     consumers: int
     dead_letters: int
     leased: int = 0
+    delayed: int = 0
 
 
 class QuorumQueue(QueueRules):
     """holders: everybody who is attached or holds something, in order of arrival, by origin and consumer id.
     last_used: when it was last used, for x-expires. may_expire: a ready message may have an expiry (True if unknown).
     timeout: for how long a delivery may be held, milliseconds, -1 for ever. is_touched: it is to be looked at when the
-    batch is applied. lease_groups: its lease groups, None if it never had any. Since this member was started, messages:
+    batch is applied. lease_groups: its lease groups, None if it never had any; resting: what rests before it comes
+    again, None if nothing ever did. Since this member was started, messages:
     delivered (to consumers on all nodes), auto_acked (to those that do not acknowledge), redelivered (of both, and to
     basic.get), acked.
     """
@@ -102,6 +108,7 @@ class QuorumQueue(QueueRules):
         self.delivery_owners: dict[tuple[str, int], QuorumConsumer] = {}
         self.is_touched = False
         self.lease_groups: Leases | None = None
+        self.resting: Resting | RestingOffsets | None = None
         self.delivered = self.auto_acked = self.redelivered = self.acked = 0
         self.apply_settings(settings)
 
@@ -110,6 +117,7 @@ class QuorumQueue(QueueRules):
         self.settings = settings
         arguments = settings.arguments
         self._holds_back = settings.holds_back
+        self._retry = settings.retry
         self._expires = -1 if arguments.expires is None else min(arguments.expires, TIME_MAX)
         self.timeout = -1 if settings.consumer_timeout is None else min(settings.consumer_timeout, TIME_MAX)
         self.apply_arguments(arguments)
@@ -217,8 +225,10 @@ class QuorumQueue(QueueRules):
     def settle(self, consumer: QuorumConsumer, how: How, ranges: tuple[tuple[int, int], ...], clock: int) -> int:
         """Settle deliveries first..last of a consumer. Returns how many of them it does not hold."""
         entries, missed = consumer.take(ranges)
-        if how is _REQUEUE or how is _RETURN:
-            self.bring_back(entries, how is _REQUEUE, clock)
+        if how is _REQUEUE or how is _FAIL:
+            self.bring_back(entries, True, clock, self._rests(how is _FAIL))
+        elif how is _RETURN:
+            self.bring_back(entries, False, clock)
         elif how is _ACK:
             if not consumer.no_ack:
                 self.acked += len(entries)
@@ -232,9 +242,33 @@ class QuorumQueue(QueueRules):
         self.dispatch(clock)
         return missed
 
-    def give_back(self, consumer: QuorumConsumer) -> None:
-        """Everything that a consumer holds returns. Call `dispatch` afterwards."""
-        self.bring_back(consumer.take_all(), True, 0)
+    def give_back(self, consumer: QuorumConsumer, has_failed: bool, clock: int) -> None:
+        """Everything that a consumer holds returns. has_failed: its channel was closed. Call `dispatch` afterwards."""
+        self.bring_back(consumer.take_all(), True, clock, self._rests(has_failed))
+
+    def _rests(self, has_failed: bool) -> bool:
+        """Whether what comes back rests before it comes again."""
+        return self._retry is not None and self._retry.rests(has_failed)
+
+    @property
+    def has_retry(self) -> bool:
+        """Whether there is something of it that rests, or may."""
+        return self._retry is not None or (self.resting is not None and self.resting.count > 0)
+
+    def rest(self, entries: list[Entry], now: int) -> None:
+        assert self._retry is not None
+        if self.resting is None:
+            self.resting = Resting(self.pager, self.queue_id)
+        self.resting.add(entries, self._retry, now)
+
+    def wake(self, clock: int) -> None:
+        """What has rested is ready again. Call `dispatch` afterwards."""
+        if self.resting is not None and self.resting.count:
+            entries = self.resting.take(_AT_ONCE, self.next_sequence, clock)
+            if any(entry.expires_at for entry in entries):
+                self.may_expire = True
+            if entries:
+                self.come_again(entries)
 
     def give_back_unseen(self, consumer: QuorumConsumer, seen: int) -> None:
         """The deliveries above `seen` return as they came. Call `dispatch` afterwards."""
@@ -291,6 +325,8 @@ class QuorumQueue(QueueRules):
                 due = _earlier(due, head.expires_at)
         if self.lease_groups is not None and self.lease_groups.parting:
             due = max(1, clock)
+        if self.resting is not None:
+            due = _earlier(due, self.resting.first_due())
         if self._expires >= 0 and self._is_unused():
             due = _earlier(due, self.last_used + self._expires)
         return due
@@ -320,8 +356,8 @@ class QuorumQueue(QueueRules):
     # -- the whole queue ---------------------------------------------------------------------------------------------
 
     def purge(self) -> int:
-        """Drop all ready messages. Returns how many there were."""
-        return empty(self.ready)
+        """Drop all ready messages, and those that rest. Returns how many there were."""
+        return empty(self.ready) + (self.resting.clear() if self.resting is not None else 0)
 
     def discard(self) -> None:
         """The queue is no more: give back everything."""
@@ -341,6 +377,8 @@ class QuorumQueue(QueueRules):
                     left = _DISCARDED
                     yield
         empty(self.ready)
+        if self.resting is not None:
+            self.resting.clear()
         self.letters.discard()
         if self.lease_groups is not None:
             self.lease_groups.discard()
@@ -373,8 +411,9 @@ class QuorumQueue(QueueRules):
         """Its figures now."""
         ready, consumers = self.ready, self.dispatcher.consumers
         leased = self.lease_groups.held() if self.lease_groups is not None else 0
+        delayed = self.resting.count if self.resting is not None else 0
         return QueueStatistics(
-            ready.count, ready.message_bytes, self.unacked, len(consumers), self.letters.count, leased
+            ready.count, ready.message_bytes, self.unacked, len(consumers), self.letters.count, leased, delayed
         )
 
 

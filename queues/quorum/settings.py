@@ -2,8 +2,8 @@
 
     u64 + 1, or 0 for off, each: message TTL, expires, max length, max length octets, max priority, delivery limit,
     consumer timeout, deduplication TTL; u32 deduplication window; u8 overflow; u8 flags (1 single active consumer,
-    2 dead letter exchange, 4 dead letter routing key, 8 dead letters at least once, 16 holds back); exchange and
-    routing key as short strings where they are there
+    2 dead letter exchange, 4 dead letter routing key, 8 dead letters at least once, 16 holds back, 32 retry); exchange
+    and routing key as short strings where they are there; of retry u8 type, u64 least, u64 most + 1
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from amqp_broker.octets.buffer import Buffer
 from queues.arguments import Overflow, QueueArguments
 from queues.quorum.reader import U64_MAX, Reader, octets_of
+from queues.quorum.retry import Retry, RetryType
 
 _SINGLE_ACTIVE = 1
 _HAS_EXCHANGE = 2
 _HAS_ROUTING_KEY = 4
 _AT_LEAST_ONCE = 8
 _HOLDS_BACK = 16
+_HAS_RETRY = 32
+_MOST_MS = U64_MAX >> 1
 _OVERFLOWS = (Overflow.DROP_HEAD, Overflow.REJECT_PUBLISH, Overflow.REJECT_PUBLISH_DLX)
 
 
@@ -30,7 +33,7 @@ class QuorumSettings:
     message ids are remembered, 0 for none; deduplication_ttl: for so long, milliseconds; None: as long as they fit.
     at_least_once: a dead letter that finds no queue, or full ones, is kept and tried again, and not dropped.
     holds_back: messages wait in it until they expire, and stand in the order in which they do: the queue of an exchange
-    that delays.
+    that delays. retry: which messages rest before they come again, and how long; None: none does.
     """
 
     arguments: QueueArguments = QueueArguments()  # noqa: RUF009  # frozen
@@ -39,6 +42,7 @@ class QuorumSettings:
     deduplication_ttl: int | None = None
     at_least_once: bool = False
     holds_back: bool = False
+    retry: Retry | None = None
 
 
 def put_settings(buffer: Buffer, settings: QuorumSettings) -> None:
@@ -64,10 +68,16 @@ def put_settings(buffer: Buffer, settings: QuorumSettings) -> None:
         | (_HAS_ROUTING_KEY if routing_key is not None else 0)
         | (_AT_LEAST_ONCE if settings.at_least_once else 0)
         | (_HOLDS_BACK if settings.holds_back else 0)
+        | (_HAS_RETRY if settings.retry is not None else 0)
     )
     for name in (exchange, routing_key):
         if name is not None:
             buffer.put_shortstr(octets_of(name))
+    if settings.retry is not None:
+        kind, least, most = settings.retry
+        buffer.put_u8(kind)
+        buffer.put_u64(min(least, _MOST_MS))
+        buffer.put_u64(0 if most is None else min(most, _MOST_MS) + 1)
 
 
 def get_settings(reader: Reader) -> QuorumSettings:
@@ -85,13 +95,21 @@ def get_settings(reader: Reader) -> QuorumSettings:
     overflow = reader.u8()
     if overflow >= len(_OVERFLOWS):
         raise reader.fail(f"overflow {overflow} is not known")
-    flags = reader.flags(31)
+    flags = reader.flags(63)
     exchange = reader.name() if flags & _HAS_EXCHANGE else None
     routing_key = reader.name() if flags & _HAS_ROUTING_KEY else None
+    retry = _get_retry(reader) if flags & _HAS_RETRY else None
     arguments = QueueArguments(
         ttl, expires, max_length, max_length_bytes, _OVERFLOWS[overflow], exchange, routing_key, max_priority,
         bool(flags & _SINGLE_ACTIVE), delivery_limit,
     )  # fmt: skip
     return QuorumSettings(
-        arguments, timeout, window, deduplication_ttl, bool(flags & _AT_LEAST_ONCE), bool(flags & _HOLDS_BACK)
+        arguments, timeout, window, deduplication_ttl, bool(flags & _AT_LEAST_ONCE), bool(flags & _HOLDS_BACK), retry
     )
+
+
+def _get_retry(reader: Reader) -> Retry:
+    kind, least, most = reader.u8(), reader.u64(), reader.u64()
+    if not 0 < kind <= RetryType.RETURNED or least > _MOST_MS or most > _MOST_MS + 1:
+        raise reader.fail(f"retry of type {kind} from {least} to {most}")
+    return Retry(RetryType(kind), least, most - 1 if most else None)

@@ -35,6 +35,8 @@ class How(IntEnum):
     REJECT = 2
     RETURN = 3
     """The client has never had them: they go back as they came, and that does not count as a return."""
+    FAIL = 4
+    """As REQUEUE, after a failure (resting.py). It is said of queues that tell the two apart, and of no others."""
 
 
 _HOWS = tuple(How)

@@ -28,6 +28,8 @@ FORGET_GROUP = 28
 JOIN_PARTITIONS = 29
 LEAVE_PARTITIONS = 30
 OPEN_GROUP = 31
+#: Those between are of other queues (queues/quorum/commands.py).
+MOVE_GROUP = 42
 
 
 class OpenStream(NamedTuple):
@@ -55,7 +57,7 @@ class Trim(NamedTuple):
 
 class HoldStream(NamedTuple):
     """Retention stops at an offset until then, milliseconds since the epoch, for whoever has this name; 0: from now on
-    it does not."""
+    it does not. Refused with FULL where the stream has too many holds."""
 
     queue_id: int
     name: str
@@ -133,16 +135,26 @@ class OpenGroup(NamedTuple):
     position: int
 
 
+class MoveGroup(NamedTuple):
+    """A transaction was committed that has everything before this position; a group is there now, if it was not beyond
+    it, and there is this group. Refused as JoinGroup is."""
+
+    queue_id: int
+    group: str
+    position: int
+
+
 StreamCommand = (
     OpenStream | AppendChunk | Trim | HoldStream | JoinGroup | LeaveGroup | StorePosition | SeekGroup | ForgetGroup
-    | JoinPartitions | LeavePartitions | OpenGroup
+    | JoinPartitions | LeavePartitions | OpenGroup | MoveGroup
 )  # fmt: skip
 STREAM_COMMANDS: tuple[type, ...] = (
     OpenStream, AppendChunk, Trim, HoldStream, JoinGroup, LeaveGroup, StorePosition, SeekGroup, ForgetGroup,
-    JoinPartitions, LeavePartitions, OpenGroup,
+    JoinPartitions, LeavePartitions, OpenGroup, MoveGroup,
 )  # fmt: skip
 _AboutGroup = (
     LeaveGroup | StorePosition | JoinGroup | SeekGroup | ForgetGroup | JoinPartitions | LeavePartitions | OpenGroup
+    | MoveGroup
 )
 
 
@@ -210,6 +222,7 @@ WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
     JoinPartitions: (JOIN_PARTITIONS, _put_group),
     LeavePartitions: (LEAVE_PARTITIONS, _put_group),
     OpenGroup: (OPEN_GROUP, _put_group),
+    MoveGroup: (MOVE_GROUP, _put_group),
 }
 
 READERS: dict[int, Callable[[Reader], StreamCommand]] = {
@@ -227,4 +240,5 @@ READERS: dict[int, Callable[[Reader], StreamCommand]] = {
     JOIN_PARTITIONS: _get_join_partitions,
     LEAVE_PARTITIONS: lambda reader: LeavePartitions(reader.u64(), reader.name(), reader.u64()),
     OPEN_GROUP: lambda reader: OpenGroup(reader.u64(), reader.name(), reader.u64()),
+    MOVE_GROUP: lambda reader: MoveGroup(reader.u64(), reader.name(), reader.u64()),
 }

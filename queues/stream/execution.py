@@ -15,6 +15,7 @@ from queues.stream.commands import (
     JoinPartitions,
     LeaveGroup,
     LeavePartitions,
+    MoveGroup,
     OpenGroup,
     OpenStream,
     SeekGroup,
@@ -43,7 +44,8 @@ def execute(
     elif isinstance(command, Trim):
         stream.trim(command.first)
     elif isinstance(command, HoldStream):
-        stream.hold(command.name, Hold(command.offset, command.until) if command.until else None, clock)
+        hold = Hold(command.offset, command.until) if command.until else None
+        return stream, None if stream.hold(command.name, hold, clock) else Refusal.FULL
     else:
         return stream, _ABOUT_GROUPS[type(command)](stream, command, node)
     return stream, None
@@ -104,6 +106,15 @@ def _open(stream: Stream, command: OpenGroup, node: str) -> Refusal | None:
     return Refusal.FULL if stream.groups.open(command.group, command.position) is None else None
 
 
+def _move(stream: Stream, command: MoveGroup, node: str) -> Refusal | None:
+    position = min(command.position, stream.next)
+    group = stream.groups.open(command.group, position)
+    if group is None:
+        return Refusal.FULL
+    group.move(position)
+    return None
+
+
 _ABOUT_GROUPS: dict[type, Callable[[Stream, Any, str], Refusal | None]] = {
     JoinGroup: _join,
     LeaveGroup: _leave,
@@ -113,4 +124,5 @@ _ABOUT_GROUPS: dict[type, Callable[[Stream, Any, str], Refusal | None]] = {
     JoinPartitions: _join_partitions,
     LeavePartitions: _leave_partitions,
     OpenGroup: _open,
+    MoveGroup: _move,
 }

@@ -3,8 +3,9 @@
     join -> the first of them reads, from `position` on -> store ... -> leave, or its session ends: the next one reads
 
 Invariants:
-1. `position` is at most the lowest offset that a reader has not settled. Only the reader of the present generation
-   moves it, and only upwards; `seek` moves it anywhere, and begins a generation.
+1. `position` is at most the lowest offset that neither a reader has settled nor a transaction has taken. The reader of
+   the present generation moves it, and a transaction that is committed, and only upwards; `seek` moves it anywhere, and
+   begins a generation.
 2. The first of `members`, in the order in which they came, reads. A generation is the time for which one reads.
 """
 
@@ -70,6 +71,11 @@ class ReaderGroup:
         self.position = max(self.position, position)
         self.delivered = max(self.delivered, delivered, self.position)
         return True
+
+    def move(self, position: int) -> None:
+        """A transaction has everything before it."""
+        self.position = max(self.position, position)
+        self.delivered = max(self.delivered, self.position)
 
     def seek(self, position: int) -> None:
         """It goes on there, forwards or back."""

@@ -176,6 +176,21 @@ class StreamLog:
         self.names.clear()
         self._drop_tail()
 
+    def forget(self) -> int:
+        """The stream is gone, and its files go as a whole: give RAM back. However many pages it has, those in RAM alone
+        are looked at. Returns how many octets are in them all."""
+        octets = self.octets
+        for part in self._warm:
+            page = part.page
+            if page.data is not None:
+                self._pager.add_used(-page.size)
+                page.data = None
+        self._warm = {}
+        self._parts = []
+        self.names.clear()
+        self._drop_tail()
+        return octets
+
     def _drop_tail(self) -> None:
         self._add_to_tail(-self._tail_bytes)
         self._tail = []
@@ -273,10 +288,13 @@ class StreamLog:
     def offset_at(self, time: int) -> int:
         """The first offset of the chunk in which the first record of this time, or a later one, is; `next` if there is
         none yet."""
-        for stored in self.chunks(self.page_of_time(time)):
-            if stored.time >= time:
+        place = bisect_right(self._parts, time - 1, key=_time_of) - 1
+        for stored in self._read(place) if place >= 0 else ():
+            if stored.time >= time and stored.next > self.first:
                 return max(stored.first, self.first)
-        return self.next
+        if place + 1 < len(self._parts):  # it begins at that time, or later: there is no need to read it
+            return max(self._parts[place + 1].page.first, self.first)
+        return next((max(stored.first, self.first) for stored in self._tail if stored.time >= time), self.next)
 
     def last_chunk(self) -> int:
         """The offset at which the last chunk begins; `next` in an empty stream."""

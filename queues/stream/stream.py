@@ -113,7 +113,7 @@ class Stream:
         return self.groups.lose_all(node, self.next) or are_dealt_anew
 
     def discard(self) -> None:
-        """The stream is gone: give back its RAM and its places."""
+        """Another state takes its place: give back its RAM and its places."""
         self.log.discard()
 
     # -- retention -----------------------------------------------------------------------------------------------------
@@ -146,12 +146,16 @@ class Stream:
             self.log.trim(first)
             self.marks.trimmed(self.first)
 
-    def hold(self, name: str, hold: Hold | None, clock: int) -> None:
-        """Retention stops at an offset for a name; None: for this name not any more."""
+    def hold(self, name: str, hold: Hold | None, clock: int) -> bool:
+        """Retention stops at an offset for a name; None: for this name not any more. False: there are too many."""
+        self.retain(clock)  # with the holds that are over
+        if hold is not None and name not in self.holds and len(self.holds) >= MOST_HOLDS:
+            return False
         self.holds.pop(name, None)
         if hold is not None:
             self.holds[name] = hold
         self.retain(clock)
+        return True
 
     def due_at(self, clock: int) -> int:
         """When `retain` will find something that it does not at this time; 0 for not before there is another mark."""

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from amqp_broker.leases import app, publication
+from amqp_broker.leases.publication import Publication
 from amqp_broker.queue_types.stream.group_reader import GroupReader
 from amqp_broker.turn.sync_job import SyncJob
 from queues.pager import Pager
 from queues.quorum import cursor_ready, image, image_reader
 from queues.quorum.reader import Reader
+from queues.quorum.retry import Retry
 from queues.stream.groups import ReaderGroup
 from queues.stream.image import STREAM_TAIL, StreamReader
 from queues.stream.log import Stored, StreamLog
@@ -145,6 +148,38 @@ def places_go_with_their_pages(patch: Patch) -> None:
 
     release = StreamLog._release
     patch.setattr(StreamLog, "_release", released)
+# -- what rests --------------------------------------------------------------------------------------------------------
+
+
+def nothing_rests(patch: Patch) -> None:
+    patch.setattr(Retry, "until", lambda self, entry, now: now)
+
+
+def an_image_has_not_what_rests(patch: Patch) -> None:
+    """Of queues that have messages of their own."""
+    parts = image._ready_parts
+
+    def found(ready: Any, queue_id: int, section: image.Section, place: int, names_places: bool) -> list[Any]:
+        return [] if section is image.Section.RESTING else parts(ready, queue_id, section, place, names_places)
+
+    patch.setattr(image, "_ready_parts", found)
+
+
+# -- transactions ------------------------------------------------------------------------------------------------------
+
+
+def positions_are_forgotten_at_a_start(patch: Patch) -> None:
+    """What a crash has interrupted goes on, but for the positions that were to follow."""
+    decode = app.decode_note
+    patch.setattr(app, "decode_note", lambda octets: decode(octets)._replace(positions=()))
+
+
+def positions_do_not_follow(patch: Patch) -> None:
+    patch.setattr(Publication, "_follow", lambda self: -1)
+
+
+def a_stream_does_not_know_what_a_transaction_has_given_it(patch: Patch) -> None:
+    patch.setattr(publication, "_StreamFate", lambda fate, producer, number: fate)
 
 
 # -- queues over streams -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.cluster_simulation.log_records import NEVER, Copy, QueueLog
-from tests.cluster_simulation.queue_kinds import QueueKind
+from tests.cluster_simulation.queue_kinds import RETRY, QueueKind
 from tests.cluster_simulation.stream_model import StreamModel
 from tests.simulation.state import Violation
 
@@ -27,6 +27,7 @@ class CursorKind:
     stream: str
     value: str = ""
     has_key_order: bool = False
+    has_retry: bool = False
 
     @property
     def table(self) -> dict[str, object]:
@@ -39,11 +40,11 @@ class CursorKind:
             table["x-stream-filter"] = self.value
         if self.has_key_order:
             table["x-stream-key-order"] = True
-        return table
+        return {**table, **RETRY} if self.has_retry else table
 
     @property
     def queue_kind(self) -> QueueKind:
-        return QueueKind(self.name, arguments={"x-delivery-limit": -1})
+        return QueueKind(self.name, arguments={"x-delivery-limit": -1, **(RETRY if self.has_retry else {})})
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ and when that ended, and checks what must hold whatever the broker chooses:
     L6  what a node says in a session stays in order: an acknowledgement is not overtaken by a later publish
     L7  a message that was taken ends as it may: acknowledged, refused, expired, purged, with its queue; and what is
         declared to become a dead letter does
+    L8  what came back to a queue with delayed retry is not handed out before it has rested, by the group's time
 
 Times are indexes of a group's log; NEVER is later than all of them.
 """
@@ -99,7 +100,7 @@ class LogModel:
             raise Violation(f"{node} has another state of group {group} at {index} than others have")
 
     def _run(self, history: GroupHistory, index: int, batch: Batch) -> None:
-        history.clock = max(history.clock, batch.time)
+        history.clock = history.clocks[index] = max(history.clock, batch.time)
         if not batch.origin:
             for command in batch.commands:
                 if isinstance(command, NodeDown):
@@ -139,15 +140,15 @@ class LogModel:
         self.counts["sessions closed"] += 1
         for (name, _), holder in history.delivery_owners.items():
             if name == origin and holder.session == stream.session:
-                self._give_back(holder, index)
+                self._give_back(holder, index, history.clock)
                 holder.detached_at = min(holder.detached_at, index)
 
     @staticmethod
-    def _give_back(holder: Holder, index: int) -> None:
+    def _give_back(holder: Holder, index: int, clock: int) -> None:
         holder.returned_at = min(holder.returned_at, index)
         for handing in holder.handings.values():
             if not handing.end:
-                handing.end, handing.until = "returned", index
+                handing.end, handing.until, handing.rests_from = "returned", index, clock
 
     @staticmethod
     def _end_unseen(handing: Handing) -> None:
@@ -168,7 +169,7 @@ class LogModel:
         elif isinstance(command, Settle):
             holder = history.delivery_owners.get((origin, command.consumer))
             if holder is not None:
-                self._settle(holder, command, index)
+                self._settle(holder, command, index, history.clock)
         elif isinstance(command, Attach | Get):
             queue = self.queues.get(command.queue_id)
             holder = Holder(origin, command.consumer, batch.session, queue, attached_at=index)
@@ -187,7 +188,7 @@ class LogModel:
                 for handing in holder.handings.values():
                     self._end_unseen(handing)
                 if command.gives_back:
-                    self._give_back(holder, index)
+                    self._give_back(holder, index, history.clock)
         elif isinstance(command, OpenQueue):
             self._open(command, index)
         elif isinstance(command, DropQueue):
@@ -220,7 +221,7 @@ class LogModel:
                 copy.end, copy.ended_at = "with its queue", index
         for holder in history.delivery_owners.values():
             if holder.queue is queue:
-                self._give_back(holder, index)
+                self._give_back(holder, index, history.clock)
                 holder.detached_at = min(holder.detached_at, index)
 
     def _enqueue(
@@ -265,7 +266,7 @@ class LogModel:
         if not handing.end:
             raise Violation(f"message {number} is taken at {place} before the acknowledgement of {handing}")
 
-    def _settle(self, holder: Holder, command: Settle, index: int) -> None:
+    def _settle(self, holder: Holder, command: Settle, index: int, clock: int) -> None:
         if command.how is How.RETURN and holder.queue is not None:
             holder.queue.returns.append(index)
         for delivery_id, handing in holder.handings.items():
@@ -281,7 +282,7 @@ class LogModel:
             elif command.how is How.RETURN:
                 handing.end = "not passed on"
             else:
-                handing.end = "requeued"
+                handing.end, handing.rests_from = "requeued", clock
 
     def _acknowledge(self, handing: Handing, index: int) -> None:
         copy = handing.copy
@@ -328,6 +329,7 @@ class LogModel:
         holder.handings[effect.delivery_id] = handing
         if is_exact:
             self._check_handing(handing)
+            self._check_rest(handing, history.clocks[index])
         copy.handings.append(handing)
 
     def _check_handing(self, handing: Handing) -> None:
@@ -343,6 +345,15 @@ class LogModel:
             was_there = other.end != "not passed on" and (other.is_first or other.since < handing.since)
             if handing.is_first and handing.end != "not passed on" and was_there:
                 raise Violation(f"{copy} comes as if for the first time: {handing}; and there was {other}")
+
+    def _check_rest(self, handing: Handing, clock: int) -> None:
+        """L8."""
+        rest_ms = handing.copy.queue.kind.rest_ms
+        for other in handing.copy.handings if rest_ms else ():
+            if other.rests_from:
+                self.counts["handings after a rest"] += 1
+                if clock < other.rests_from + rest_ms:
+                    raise Violation(f"{handing.copy} comes again at {clock}, back since {other.rests_from}: {handing}")
 
     # -- what clients see ----------------------------------------------------------------------------------------------
 

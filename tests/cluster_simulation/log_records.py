@@ -24,6 +24,7 @@ class Handing:
     until: int = NEVER
     end: str = ""
     seen: int = 0  # how often it was seen on the wire
+    rests_from: int = 0  # the group's time when it came back; 0 if it did not, or nobody knows
 
     def __str__(self) -> str:
         return f"delivery {self.delivery_id} to {self.holder} from {self.since} to {self.until} ({self.end or 'held'})"
@@ -102,6 +103,7 @@ class GroupHistory:
     entries: dict[int, bytes] = field(default_factory=dict)
     last_index: int = 0
     clock: int = 0
+    clocks: dict[int, int] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     delivery_owners: dict[tuple[str, int], Holder] = field(default_factory=dict)
     enqueues: dict[tuple[str, int, int], list[Copy]] = field(default_factory=dict)

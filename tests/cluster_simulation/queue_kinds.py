@@ -24,6 +24,8 @@ LOCK = "lock"
 #: The queues that are deleted, purged and declared anew.
 SCRATCH = "scratch"
 HOME_SCRATCH = "home-scratch"
+#: What comes back rests.
+RETRY = {"x-delayed-retry-type": "all", "x-delayed-retry-min": 20, "x-delayed-retry-max": 100}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,11 @@ class QueueKind:
         """RabbitMQ's default for quorum queues is 20; -1 is none."""
         limit = _integer(self.arguments.get("x-delivery-limit", 20 if self.is_quorum else None))
         return None if limit is None or limit < 0 else limit
+
+    @property
+    def rest_ms(self) -> int:
+        """What comes back rests so long at least."""
+        return _integer(self.arguments.get("x-delayed-retry-min")) or 0
 
     @property
     def has_dead_letters(self) -> bool:

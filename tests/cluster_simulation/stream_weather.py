@@ -5,12 +5,14 @@ When it is calm, a new reader on each member reads each stream from its first of
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from amqp_broker.management import cluster_verbs
 from amqp_broker.protocol import methods
 from queues.quorum.commands import Batch, Command
 from queues.quorum.cursor_commands import OpenCursor
-from queues.stream.commands import AppendChunk, JoinGroup, LeaveGroup, OpenGroup, StorePosition
+from queues.stream.commands import AppendChunk, JoinGroup, LeaveGroup, MoveGroup, OpenGroup, StorePosition
 from queues.stream.murmur import partition_of
 from tests.cluster_simulation.application import Application, Question
 from tests.cluster_simulation.cluster_node import MS, ClusterNode
@@ -20,6 +22,8 @@ from tests.cluster_simulation.cursor_model import CursorKind, CursorModel
 from tests.cluster_simulation.log_model import LogModel
 from tests.cluster_simulation.log_records import GroupHistory, QueueLog, Stream
 from tests.cluster_simulation.partition_clients import GROUPS, GroupMember
+from tests.cluster_simulation.queue_kinds import RETRY, QueueKind
+from tests.cluster_simulation.relay import COPY, NoJudge, Relay
 from tests.cluster_simulation.stream_clients import KEYED, StreamClient, StreamConsumer, StreamPublisher, all_done
 from tests.cluster_simulation.stream_model import StreamKind, StreamModel
 from tests.cluster_simulation.weather import Weather
@@ -40,6 +44,10 @@ class StreamLog(LogModel):
     def _execute(
         self, history: GroupHistory, batch: Batch, place: tuple[int, int], sequence: int, command: Command
     ) -> None:
+        if getattr(command, "queue_id", None) in self.name_of and self.name_of[command.queue_id] == COPY:
+            return  # what comes to it nobody has published: Relay checks it
+        if isinstance(command, MoveGroup):
+            return
         if isinstance(command, AppendChunk):
             stream = self.name_of[command.queue_id]
             self.streams.append(stream, command.chunk, history.clock)
@@ -104,11 +112,23 @@ class StreamWeather(Weather):
             CursorKind("red", "events", value="red"),
             CursorKind("kept", "events-kept"),
             CursorKind("recent", "events-recent", has_key_order=True),
+            CursorKind("late", "events", has_key_order=True, has_retry=True),
         ]
         self.log.cursors.kinds = {kind.name: kind for kind in self.cursor_kinds}
         self.workers = [CursorConsumer(f"worker{number}", self) for number in range(5)]
         self.publishers = [StreamPublisher(f"publisher{number}", self) for number in range(3)]
         self.consumers = [StreamConsumer(f"reader{number}", self) for number in range(4)]
+        self.relay = Relay(self)
+
+    def judge(self, verb: str) -> NoJudge:
+        """Who judges what is answered to a request."""
+        return NoJudge()
+
+    def draw_kinds(self) -> dict[str, QueueKind]:
+        """See ClusterWorld: what comes back to one of them rests."""
+        found = super().draw_kinds()
+        found["second"] = replace(found["second"], arguments={**found["second"].arguments, **RETRY})
+        return found
 
     # -- the beginning -------------------------------------------------------------------------------------------------
 
@@ -118,7 +138,7 @@ class StreamWeather(Weather):
         self.wait_for(client.come, "who declares streams is let in")
         channel = client.channel
         assert channel is not None
-        for kind in [*self.stream_kinds, self.shared, *self.cursor_kinds]:
+        for kind in [*self.stream_kinds, StreamKind(COPY), self.shared, *self.cursor_kinds]:
             if not (isinstance(kind, StreamKind) and kind.whole):
                 client.declare_stream(kind)
         client.declare_exchange(channel, KEYED, "fanout")
@@ -135,6 +155,21 @@ class StreamWeather(Weather):
         super()._act_later()
         for client in [*self.publishers, *self.consumers, *self.sharers, *self.workers]:
             self._client_later(client, self.chance.choice([3, 15, 40]))
+        self.relay.start()
+        self._trouble_later()
+
+    def _trouble_later(self) -> None:
+        def strike() -> None:
+            if not self.is_calm:
+                self.relay.trouble()
+                self._trouble_later()
+
+        self.after(self.chance.randint(10, 150) * MS, strike)
+
+    def _ask(self, asked: ClusterNode, verb: str, request: dict[str, object]) -> cluster_verbs.Answer | None:
+        """See Weather: a node that is removed takes its apps along."""
+        homes = [record.home for record in asked.node.broker.metadata.apps("/")]
+        return None if verb == "cluster.remove" and request["node"] in homes else super()._ask(asked, verb, request)
 
     def _client_later(self, client: _Client, pace: int) -> None:
         def act() -> None:
@@ -165,7 +200,14 @@ class StreamWeather(Weather):
         for client in [*self.publishers, *self.consumers, *self.sharers, *self.workers]:
             if client.client is not None:
                 self.leave(client)
+        self.relay.is_closing = True
+        self.wait_for(lambda: self.relay.is_done, "everything is copied")
+        self.relay.stop()
         super()._dismiss()
+
+    def stream_on(self, node: ClusterNode, name: str) -> Any:
+        """A stream as a node has it."""
+        return self._find(node, StreamKind(name))[1]
 
     def _drain(self) -> None:
         self._drain_cursors()
@@ -175,6 +217,7 @@ class StreamWeather(Weather):
         self.wait_for(self._is_at_rest, "all nodes have applied everything")
         for kind in self.stream_kinds:
             self._compare(kind)
+        self.relay.check()
         readers = [
             (kind, StreamConsumer(f"last reader of {kind.name} on {node.name}", self, node))
             for node in self.serving()

@@ -549,7 +549,9 @@ class Weather(ClusterWorld):
             for group_id, group in node.node.groups.all.items():
                 for queue_id in group.machine.queue_ids():
                     figures = group.machine.statistics(queue_id)
-                    count = figures.ready + figures.unacked + figures.dead_letters if figures is not None else 0
+                    if figures is None:
+                        continue
+                    count = figures.ready + figures.unacked + figures.delayed + figures.dead_letters
                     if count:
                         left[f"{node.name} group {group_id} {self.log.name_of.get(queue_id)}"] = count
             for name, queue in node.node.broker.vhosts["/"].queues.items():

@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.grammar import METHODS
+from amqp_broker.queue_types.classic.type import ClassicType
 from amqp_broker.queue_types.quorum.cursor_arguments import CURSOR_ARGUMENTS
 from amqp_broker.queue_types.stream.arguments import OWN_ARGUMENTS, parse_stream_arguments
 from queues import arguments
+from queues.arguments import RETRY_ARGUMENTS
 from queues.quorum.arguments import _OF_OTHER_TYPES
 from queues.quorum.arguments import parse_quorum_arguments as read_quorum_arguments
 from tests.docs.source_names import DOCS, ROOT
@@ -123,6 +125,7 @@ _VALUES: dict[str, object] = {
     "x-queue-leader-locator": "balanced",
     "x-queue-master-locator": "min-masters",
     "x-max-age": "1h",
+    "x-delayed-retry-type": "disabled",
 }
 #: What quorum queues know besides.
 QUORUM_ARGUMENTS = (
@@ -130,6 +133,7 @@ QUORUM_ARGUMENTS = (
     "x-message-deduplication",
     "x-deduplication-ttl",
     "x-consumer-timeout",
+    *RETRY_ARGUMENTS,
     "x-queue-leader-locator",
     "x-quorum-initial-group-size",
     "x-max-in-memory-length",
@@ -157,7 +161,7 @@ def use_of(name: str) -> tuple[str, str, str]:
     asked = {**needed, name: _VALUES.get(name, 2)}
     uses = []
     for parse, has_effect in (
-        (arguments.parse_arguments, name in arguments._READERS),
+        (ClassicType.read, name in arguments._READERS),
         (read_quorum_arguments, (name in arguments._READERS or name in QUORUM_ARGUMENTS) and name not in _NO_EFFECT),
     ):
         try:

@@ -60,6 +60,7 @@ QUEUE_LIST = {
     "messages_unacked": "delivered, and not settled",
     "consumers": "",
     "leased": "messages that lease groups hold",
+    "messages_delayed": "messages that came back and rest before they come again (delayed retry)",
     "message_bytes_ready": "octets of the ready messages",
     "dead_letters": "given up, and not in their new place yet",
     "lease_groups": "each with what it holds ([leases.md](leases.md))",

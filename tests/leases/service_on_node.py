@@ -10,6 +10,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import decode_properties, encode_properties
+from raft.errors import RaftStopped
 from tests.leases.lease_service import Answer
 from tests.node.node_driver import Client, NodeDriver, consume, frame_octets
 from tests.simulation.simulated_disk import SimulatedCrash
@@ -41,7 +42,7 @@ class ServiceOnNode:
         if not disk.is_down:
             try:
                 go_on()
-            except RuntimeError:
+            except (RuntimeError, RaftStopped):
                 if not disk.is_down:
                     raise
         if disk.is_down:

@@ -245,7 +245,8 @@ def test_a_hold_that_says_nothing_of_where_is_refused() -> None:
 
 
 def test_too_many_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("amqp_broker.queue_types.stream.operations.MOST_HOLDS", 2)
+    for module in ("amqp_broker.queue_types.stream.operations", "queues.stream.stream"):
+        monkeypatch.setattr(f"{module}.MOST_HOLDS", 2)
     service = a_stream()
     publish(service, b"1")
     for name in ("a", "b", "a"):

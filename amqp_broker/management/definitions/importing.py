@@ -43,6 +43,7 @@ from amqp_broker.queue_types.register import (
     asked_type,
     lives_in_groups,
 )
+from amqp_broker.queue_types.stream.arguments import PARTITIONS
 from amqp_broker.queue_types.stream.type import StreamType
 from amqp_broker.vhosts.policies import PolicyError, check_policy
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
@@ -50,6 +51,7 @@ from exchanges.delayed import DelayedExchange
 from exchanges.exchange import Exchange
 from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, WrongArgument
+from queues.stream.shares import MOST_PARTITIONS
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.fields import Table
@@ -106,9 +108,13 @@ def import_commands(
     *,
     vhost: str | None = None,
     queue_groups: int = 1,
+    max_partitions: int = MOST_PARTITIONS,
 ) -> list[Command]:
     """The commands of `plan_import` alone."""
-    return plan_import(definitions, metadata, random_bytes, vhost=vhost, queue_groups=queue_groups).commands
+    plan = plan_import(
+        definitions, metadata, random_bytes, vhost=vhost, queue_groups=queue_groups, max_partitions=max_partitions
+    )
+    return plan.commands
 
 
 def _in_order(items: Items) -> Iterator[Entry]:
@@ -130,9 +136,12 @@ def plan_import(
     *,
     vhost: str | None = None,
     queue_groups: int = 1,
+    max_partitions: int = MOST_PARTITIONS,
 ) -> ImportPlan:
     """The plan of an Importer, made at once, passwords included. Raises DefinitionsError (a ValueError)."""
-    importer = Importer(definitions, metadata, random_bytes, vhost=vhost, queue_groups=queue_groups)
+    importer = Importer(
+        definitions, metadata, random_bytes, vhost=vhost, queue_groups=queue_groups, max_partitions=max_partitions
+    )
     for work in importer.steps():
         if work is not None:
             work.run()
@@ -144,7 +153,8 @@ class Importer:
 
     With `vhost`, everything that lives in a vhost goes into that one, whatever vhost it names, and the rest is left
     out. `random_bytes` gives salts for users with a password in clear. queue_groups: over so many groups quorum queues
-    are spread. Each command is applied to a draft of the metadata: what changes nothing there is not needed.
+    are spread; a stream has so many partitions at most: max_partitions. Each command is applied to a draft of the
+    metadata: what changes nothing there is not needed.
     """
 
     def __init__(
@@ -155,6 +165,7 @@ class Importer:
         *,
         vhost: str | None = None,
         queue_groups: int = 1,
+        max_partitions: int = MOST_PARTITIONS,
     ) -> None:
         self.plan = ImportPlan()
         self._definitions = definitions
@@ -163,6 +174,7 @@ class Importer:
         self._random_bytes = random_bytes
         self._vhost = vhost
         self._queue_groups = queue_groups
+        self._max_partitions = max_partitions
         self._last_group = 0
         self._new_passwords: dict[str, NewPassword] = {}
         self._left_out: set[End] = set()
@@ -412,6 +424,7 @@ class Importer:
             entry.error(f"arguments.{error.key}", f"{type_name} queues have no such argument")
         except WrongProperty as error:
             entry.error(error.key, error.reason)
+        self._check_level(entry, type_name, arguments)
         partitions = QUEUE_TYPES[type_name].partitions(arguments)
         self._check_queue_limit(entry, vhost, 1 + partitions)
         if partitions:
@@ -428,6 +441,12 @@ class Importer:
             arguments_raw=arguments.raw,
         )
         self._do(command)
+
+    def _check_level(self, entry: Entry, type_name: str, arguments: Mapping[str, object]) -> None:
+        since, level = QUEUE_TYPES[type_name].since_with(arguments), self._state.level
+        if since > level:
+            entry.error("arguments", f"such queues need a cluster at level {since}, and it is at level {level}: "
+                        "upgrade all members first")  # fmt: skip
 
     def _queue_type(self, entry: Entry, vhost: str, arguments: Mapping[str, object], auto_delete: bool) -> str:
         """By the argument, by the field, or else what a queue is that is declared without a type."""
@@ -450,6 +469,9 @@ class Importer:
     def _partition(self, entry: Entry, vhost: str, type_name: str, arguments: Table, count: int) -> None:
         """A queue that consists of others, which come with it."""
         name = entry.name("name")
+        if count > self._max_partitions:
+            most = self._max_partitions
+            entry.error(f"arguments.{PARTITIONS}", f"{count}: this node's limit is {most} (max_stream_partitions)")
         for number in range(count):
             if self._state.queue(vhost, partition_name(name, number)) is not None:
                 taken = partition_name(name, number)

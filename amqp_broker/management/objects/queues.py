@@ -133,9 +133,10 @@ class Queues(VhostThings[Queue, Seen]):
             "effective_policy_definition": self._effective,
             "consumers": lambda one: one.consumer_count(),
             "consumer_capacity": lambda one: one.would_deliver(),
-            "messages": lambda one: one.message_count() + one.unacked_count(),
+            "messages": lambda one: one.message_count() + one.unacked_count() + one.delayed_count(),
             "messages_ready": lambda one: one.message_count(),
             "messages_unacknowledged": lambda one: one.unacked_count(),
+            "messages_delayed": lambda one: one.delayed_count(),
             "messages_dlx": lambda one: _figure(one, "dead_letters"),
             "leased": lambda one: one.leased_count(),
             "idle_since": self._idle_since,
@@ -257,8 +258,8 @@ class Queues(VhostThings[Queue, Seen]):
 
     def _idle_since(self, queue: Queue) -> int | None:
         """Milliseconds since the epoch; None while it holds something or has consumers."""
-        is_idle = not (queue.message_count() or queue.unacked_count() or queue.consumer_count())
-        return queue.last_used if is_idle else None
+        messages = queue.message_count() + queue.unacked_count() + queue.delayed_count()
+        return None if messages or queue.consumer_count() else queue.last_used
 
     def _oldest_age(self, queue: Queue) -> int | None:
         arrived = min((at for at, _ in queue.first_messages() if at), default=0)

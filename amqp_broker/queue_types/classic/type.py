@@ -14,7 +14,7 @@ from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.policy_keys import keys
 from amqp_broker.queue_types.queue_type import QueueType, TypeHost
 from amqp_broker.queue_types.remote.queue import RemoteQueue
-from queues.arguments import ArgumentError, QueueArguments, WrongArgument, parse_arguments, with_policy
+from queues.arguments import RETRY_ARGUMENTS, ArgumentError, QueueArguments, WrongArgument, parse_arguments, with_policy
 from queues.classic import ClassicQueue
 from queues.last_letters import forget_last_letters, keep_last_letters, post_last_letters, settings_of
 from queues.leases import restore_lease
@@ -47,6 +47,9 @@ class ClassicType(QueueType):
     @classmethod
     def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
         """See QueueType."""
+        for key in RETRY_ARGUMENTS:
+            if key in arguments:
+                raise WrongArgument(key, cls.name)
         return parse_arguments(arguments)
 
     # -- the queues of this node ---------------------------------------------------------------------------------------

@@ -28,4 +28,4 @@ cdef class QueueProxy(Queue):
     @cython.locals(delivery=ProxyDelivery)
     cpdef int put_back(self, list deliveries, long long now) except -1
     @cython.locals(delivery_owner=ProxyConsumer)
-    cdef int _settle(self, ProxyDelivery delivery, object how) except -1
+    cpdef int settle_as(self, ProxyDelivery delivery, object how) except -1

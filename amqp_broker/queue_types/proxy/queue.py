@@ -170,23 +170,24 @@ class QueueProxy(Queue):
     def ack(self, delivery: ProxyDelivery) -> None:
         """The client is done with it."""
         self.counts.acked += 1
-        self._settle(delivery, _ACK)
+        self.settle_as(delivery, _ACK)
 
     def reject(self, delivery: ProxyDelivery, now: int) -> None:
         """The client refuses it for good."""
-        self._settle(delivery, _REJECT)
+        self.settle_as(delivery, _REJECT)
 
     def put_back(self, deliveries: list[ProxyDelivery], now: int) -> None:
         """Deliveries come back unprocessed."""
         for delivery in deliveries:
-            self._settle(delivery, _REQUEUE)
+            self.settle_as(delivery, _REQUEUE)
 
     def take_back(self, deliveries: list[ProxyDelivery], now: int) -> None:
         """See Queue."""
         for delivery in deliveries:
-            self._settle(delivery, _RETURN)
+            self.settle_as(delivery, _RETURN)
 
-    def _settle(self, delivery: ProxyDelivery, how: How) -> None:
+    def settle_as(self, delivery: ProxyDelivery, how: How) -> None:
+        """The client has done so with it."""
         delivery_owner = delivery.delivery_owner
         delivery.consumer = None
         delivery.delivery_owner = None

@@ -18,8 +18,9 @@ from amqp_broker.queue_types.receipts import Receipt
 from queues.message import Message
 from queues.peeking import PeekSteps, PeekWish, peek_ready
 from queues.queue import Held
-from queues.quorum.commands import OpenQueue
+from queues.quorum.commands import How, OpenQueue
 from queues.quorum.queue import QueueStatistics
+from queues.quorum.retry import RetryType
 from queues.quorum.settings import QuorumSettings
 from queues.ready import Ready
 from queues.reason import Reason
@@ -27,6 +28,7 @@ from queues.sizes import QueueSizes
 from queues.sums import QueueSums
 
 if TYPE_CHECKING:
+    from amqp_broker.queue_types.proxy.consumer import ProxyDelivery
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from queues.quorum.cursor_commands import OpenCursor
     from queues.quorum.queue import QuorumQueue as RulesOfQueue
@@ -88,6 +90,15 @@ class QuorumQueue(QueueProxy):
         """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""
         return self.group.host.dead_letters.publish(self, message, reason, now, receipt)
 
+    def fail(self, deliveries: list[ProxyDelivery], now: int) -> None:
+        """See Queue. The log is told of a failure only where that makes a difference."""
+        retry = self.wanted.retry
+        if retry is None or retry.type is RetryType.ALL:
+            self.put_back(deliveries, now)
+            return
+        for delivery in deliveries:
+            self.settle_as(delivery, How.FAIL)
+
     # -- counts --------------------------------------------------------------------------------------------------------
 
     def _state(self) -> RulesOfQueue | None:
@@ -106,6 +117,10 @@ class QuorumQueue(QueueProxy):
         """How many messages its lease groups hold."""
         return self.statistics().leased
 
+    def delayed_count(self) -> int:
+        """How many messages rest before they come again."""
+        return self.statistics().delayed
+
     def unacked_count(self) -> int:
         """How many messages consumers hold, on all nodes."""
         return self.statistics().unacked
@@ -119,6 +134,7 @@ class QuorumQueue(QueueProxy):
         if self.group.raft.is_leader:
             found = self.statistics()
             sums.add_held(found.ready, found.ready_bytes, found.unacked, found.consumers)
+            sums.add_delayed(found.delayed)
 
     def add_counters(self, sums: QueueSums) -> None:
         """See Queue: what its log did since this member was started, whichever node it was for."""

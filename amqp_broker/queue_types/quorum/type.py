@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
+from amqp_broker.links.levels import DELAYED_RETRY
 from amqp_broker.queue_types.group_type import GroupType
 from amqp_broker.queue_types.policy_keys import keys
 from amqp_broker.queue_types.quorum.cursor import QueueOverStream
 from amqp_broker.queue_types.quorum.cursor_arguments import CURSOR_ARGUMENTS, parse_cursor_arguments, source_of
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from amqp_broker.queue_types.stream.queue import StreamQueue
-from queues.arguments import QueueArguments, read_fields, with_policy
-from queues.quorum.arguments import parse_quorum_arguments
+from queues.arguments import RETRY_ARGUMENTS, QueueArguments, read_fields, with_policy
+from queues.quorum.arguments import check_retry, parse_quorum_arguments
+from queues.quorum.settings import QuorumSettings
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from queues.queue import Queue
     from queues.quorum.cursor_settings import CursorSettings
-    from queues.quorum.settings import QuorumSettings
+
+Settings = TypeVar("Settings", bound=QuorumSettings)
 
 
 class QuorumType(GroupType):
@@ -31,6 +35,7 @@ class QuorumType(GroupType):
         "message-ttl", "expires", "max-length", "max-length-bytes", "overflow", "dead-letter-exchange",
         "dead-letter-routing-key", "dead-letter-strategy", "delivery-limit", "lease-expires", "consumer-timeout",
         "queue-leader-locator", "max-in-memory-length", "max-in-memory-bytes", "target-group-size",
+        "delayed-retry-type", "delayed-retry-min", "delayed-retry-max",
     )  # fmt: skip
     own_arguments = CURSOR_ARGUMENTS
     title = "a quorum queue"
@@ -41,9 +46,15 @@ class QuorumType(GroupType):
     @classmethod
     def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
         """See QueueType."""
+        check_retry(arguments)
         if source_of(arguments) is not None:
             return parse_cursor_arguments(arguments, 0).arguments
         return parse_quorum_arguments(arguments).arguments
+
+    @classmethod
+    def since_with(cls, arguments: Mapping[str, object]) -> int:
+        """See QueueType."""
+        return DELAYED_RETRY if any(key in arguments for key in RETRY_ARGUMENTS) else cls.since
 
     @classmethod
     def made_of(cls, arguments: Mapping[str, object]) -> str | None:
@@ -67,7 +78,7 @@ class QuorumType(GroupType):
 
         def settings() -> QuorumSettings:
             policies = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
-            return parse_quorum_arguments(declaration.arguments, *policies)
+            return self._known(parse_quorum_arguments(declaration.arguments, *policies))
 
         def lease_expires() -> int | None:
             policy, operator = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
@@ -84,12 +95,16 @@ class QuorumType(GroupType):
 
         def settings() -> CursorSettings:
             policies = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
-            return parse_cursor_arguments(declaration.arguments, stream_id, *policies)
+            return self._known(parse_cursor_arguments(declaration.arguments, stream_id, *policies))
 
         group = self._host.group_of(queue_id)
         queue = QueueOverStream(declaration, queue_id, group, settings, stream)
         group.add_queue(queue)
         return queue
+
+    def _known(self, settings: Settings) -> Settings:
+        """What all members of the cluster know of them."""
+        return settings if self._host.level >= DELAYED_RETRY else replace(settings, retry=None)
 
     def policies_changed(self, queue: Queue, now: int) -> None:
         """See QueueType."""
@@ -109,7 +124,11 @@ class QuorumType(GroupType):
         """See QueueType."""
         assert isinstance(queue, QuorumQueue)
         figures = queue.statistics()
-        found: JsonObject = {"message_bytes_ready": figures.ready_bytes, "dead_letters": figures.dead_letters}
+        found: JsonObject = {
+            "message_bytes_ready": figures.ready_bytes,
+            "dead_letters": figures.dead_letters,
+            "messages_delayed": figures.delayed,
+        }
         if isinstance(queue, QueueOverStream):
             found["next_offset"], found["messages_lost"] = queue.place()
         return found

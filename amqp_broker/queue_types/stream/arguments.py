@@ -39,7 +39,7 @@ _OF_OTHER_TYPES: Final = (
     "x-max-length", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-max-priority", "x-overflow", "x-queue-mode",
     "x-queue-version", "x-queue-master-locator", "x-single-active-consumer", "x-delivery-limit",
     "x-quorum-initial-group-size", "x-message-deduplication", "x-deduplication-ttl", "x-consumer-timeout",
-    "x-lease-expires", "x-stream-source",
+    "x-lease-expires", "x-stream-source", "x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max",
 )  # fmt: skip
 
 _SECOND: Final = 1000

@@ -79,13 +79,10 @@ class StreamOperations:
 
     def hold(self, name: str, hold: Hold | None, then: Changed) -> None:
         """See StreamSource."""
-        stream = self._queue.stream()
-        if hold is not None and stream is not None and name not in stream.holds and len(stream.holds) >= MOST_HOLDS:
-            text = f"queue '{self._queue.name}' has {MOST_HOLDS} holds already: end one before another begins"
-            then(TooManyHolds(text), 0)
-            return
         offset, until = hold if hold is not None else (0, 0)
-        self._submit(HoldStream(self._queue.queue_id, name, offset, until), then, lambda found: found.first)
+        text = f"queue '{self._queue.name}' has {MOST_HOLDS} holds already: end one before another begins"
+        command = HoldStream(self._queue.queue_id, name, offset, until)
+        self._submit(command, then, lambda found: found.first, TooManyHolds(text))
 
     def catch_up(self, then: Changed) -> None:
         """See StreamSource: a command that changes nothing is applied behind what was there."""
@@ -95,7 +92,10 @@ class StreamOperations:
         """See StreamSource."""
         return self._queue.stream()
 
-    def _submit(self, command: Command, then: Changed, found: Callable[[Stream], int]) -> None:
+    def _submit(
+        self, command: Command, then: Changed, found: Callable[[Stream], int], if_full: Exception | None = None
+    ) -> None:
+        """if_full: what is said where the command is refused because there is too much."""
         queue = self._queue
         queue.prepare()
         receipt = JointReceipt()
@@ -103,7 +103,9 @@ class StreamOperations:
 
         def done(refusals: list[Refusal]) -> None:
             stream = queue.stream()
-            if refusals or stream is None:
+            if refusals and refusals[0] is Refusal.FULL and if_full is not None:
+                then(if_full, 0)
+            elif refusals or stream is None:
                 why = _REFUSED.get(refusals[0], _NOT_TAKEN) if refusals else _NOT_TAKEN
                 then(precondition_failed(f"queue '{queue.name}': {why}"), 0)
             else:

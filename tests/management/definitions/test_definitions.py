@@ -554,3 +554,13 @@ def test_a_queue_over_a_stream_comes_behind_the_stream_and_into_its_group(groups
 def test_a_queue_over_no_stream_is_refused(source: str) -> None:
     with pytest.raises(DefinitionsError, match=f"queues\\[0\\].*x-stream-source.*no stream '{source}'"):
         imported(_over_a_stream(source))
+
+
+def test_a_stream_has_no_more_partitions_than_the_node_lets_it_have() -> None:
+    arguments = {"x-queue-type": "stream", "x-stream-partitions": 9}
+    queue = {"vhost": "v", "name": "s", "durable": True, "arguments": arguments}
+    metadata = settled()
+    metadata.apply(commands.raise_level(LEVEL))
+    assert import_commands({"queues": [queue]}, metadata, zeros, max_partitions=9)
+    with pytest.raises(DefinitionsError, match="limit is 8"):
+        import_commands({"queues": [queue]}, metadata, zeros, max_partitions=8)

@@ -100,6 +100,8 @@ OF_QUORUM = {
     "x-max-in-memory-length": times,
     "x-message-deduplication": st.one_of(st.booleans(), st.integers(0, 1000)),
     "x-consumer-timeout": times,
+    "x-delayed-retry-min": st.integers(1, 1000),
+    "x-delayed-retry-max": st.integers(1000, 9000),
     "x-queue-type": st.just("quorum"),
 }
 LIMITS = st.dictionaries(st.sampled_from(["max-connections", "max-queues"]), st.integers(-1, 9), max_size=2)

@@ -27,6 +27,7 @@ from queues.quorum.digest import entries_of
 from queues.quorum.effects import Confirmed, Delivered, Effect, Refusal
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.queue import QuorumQueue
+from queues.quorum.resting import Resting
 from queues.quorum.settings import QuorumSettings
 from queues.quorum.state import GroupState
 from storage.page_store import PageStore
@@ -187,7 +188,7 @@ class Group:
 
 def settings_of(**arguments: Any) -> QuorumSettings:
     """Settings by the names of both dataclasses."""
-    own = {"consumer_timeout", "deduplication_window", "deduplication_ttl", "at_least_once", "holds_back"}
+    own = {"consumer_timeout", "deduplication_window", "deduplication_ttl", "at_least_once", "holds_back", "retry"}
     settings = QuorumSettings(QueueArguments(**{key: arguments[key] for key in arguments if key not in own}))
     return replace(settings, **{key: arguments[key] for key in arguments if key in own})
 
@@ -221,6 +222,14 @@ def ready_names(member: Member, queue_id: int = 1) -> list[int]:
     queue = member.queue(queue_id)
     levels = reversed(queue.levels())
     return [name_of(entry.message) for level in levels for entry in entries_of(level, queue_id, member.pager)]
+
+
+def resting_of(member: Member, queue_id: int = 1) -> list[int]:
+    """What rests, in the order in which it comes again."""
+    resting = member.queue(queue_id).resting
+    if not isinstance(resting, Resting):
+        return []
+    return [name_of(entry.message) for entry in entries_of(resting.waiting, queue_id, member.pager)]
 
 
 def letters_of(member: Member, queue_id: int = 1) -> list[tuple[int, str, int]]:

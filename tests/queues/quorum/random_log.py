@@ -29,6 +29,7 @@ from queues.quorum.commands import (
 )
 from queues.quorum.effects import ConsumerCancelled, Delivered, Effect, GetAnswered, SessionClosed
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
+from queues.quorum.retry import Retry, RetryType
 from queues.quorum.settings import QuorumSettings
 from tests.queues.queue_world import message_named
 from tests.queues.quorum.quorum_world import BUDGETS, SESSION, START, Member, settings_of
@@ -54,7 +55,15 @@ def random_settings(chance: random.Random) -> QuorumSettings:
         consumer_timeout=some(80),
         deduplication_window=chance.choice([0, 3]),
         deduplication_ttl=some(50),
+        retry=random_retry(chance),
     )
+
+
+def random_retry(chance: random.Random) -> Retry | None:
+    """Delayed retry of any type, or none."""
+    if chance.random() < 0.6:
+        return None
+    return Retry(chance.choice(list(RetryType)[1:]), chance.choice([1, 10, 30]), chance.choice([None, 15, 100]))
 
 
 class RandomNode:
@@ -153,7 +162,7 @@ class RandomNode:
         from_stale = self.stale and (not self.held or self.chance.random() < 0.2)
         consumer, delivery_id = self.chance.choice(self.stale if from_stale else self.held)
         last = delivery_id + self.chance.choice([0, 0, 2, 50])
-        how = self.chance.choice([How.ACK, How.ACK, How.REQUEUE, How.REJECT, How.RETURN])
+        how = self.chance.choice([How.ACK, How.ACK, How.REQUEUE, How.REJECT, How.RETURN, How.FAIL])
         self.held = [each for each in self.held if not (each[0] == consumer and delivery_id <= each[1] <= last)]
         return Settle(consumer, how, ((delivery_id, last),))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from queues.arguments import ArgumentError, Overflow, QueueArguments, WrongArgument
-from queues.quorum.arguments import DEDUPLICATION_WINDOW, DELIVERY_LIMIT, parse_quorum_arguments
+from queues.quorum.arguments import DEDUPLICATION_WINDOW, DELIVERY_LIMIT, check_retry, parse_quorum_arguments
+from queues.quorum.retry import Retry, RetryType
 from queues.quorum.settings import QuorumSettings
 
 QUORUM = {"x-queue-type": "quorum"}
@@ -36,11 +37,16 @@ def test_everything_said() -> None:
             "x-message-deduplication": 7,
             "x-deduplication-ttl": 8,
             "x-consumer-timeout": 9,
+            "x-delayed-retry-type": "failed",
+            "x-delayed-retry-min": 10,
+            "x-delayed-retry-max": 11,
             "x-of-somebody-else": "whatever",
         }
     )
     arguments = QueueArguments(1, 2, 3, 4, Overflow.REJECT_PUBLISH, "dlx", "key", 5, True, 6)
-    assert settings == QuorumSettings(arguments, 9, 7, 8, at_least_once=True)
+    assert settings == QuorumSettings(
+        arguments, 9, 7, 8, at_least_once=True, retry=Retry(RetryType.FAILED, 10, 11)
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,3 +114,42 @@ def test_arguments_of_other_types(key: str) -> None:
     with pytest.raises(WrongArgument) as caught:
         parse_quorum_arguments({**QUORUM, key: "1"})
     assert (caught.value.key, caught.value.queue_type) == (key, "quorum")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "policy", "expected"),
+    [
+        ({"type": "all", "min": 5}, {}, Retry(RetryType.ALL, 5)),
+        ({}, {"type": "returned", "min": 5, "max": 7}, Retry(RetryType.RETURNED, 5, 7)),
+        ({"min": 9}, {"type": "failed", "min": 5, "max": 7}, Retry(RetryType.FAILED, 9, 7)),
+        ({"type": "disabled"}, {"type": "failed", "min": 5}, None),
+        ({"min": 5}, {}, None),
+        ({}, {"type": "failed"}, None),
+        # As they may have been declared when nobody knew them:
+        ({"type": "all"}, {}, None),
+        ({"type": "sometimes", "min": 5}, {}, None),
+        ({"type": "all", "min": "5"}, {}, None),
+    ],
+)
+def test_delayed_retry(arguments: dict[str, object], policy: dict[str, object], expected: Retry | None) -> None:
+    said = {f"x-delayed-retry-{key}": value for key, value in arguments.items()}
+    by_policy = {f"delayed-retry-{key}": value for key, value in policy.items()}
+    assert parse_quorum_arguments({**QUORUM, **said}, by_policy).retry == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"type": "sometimes", "min": 5}, "type"),
+        ({"type": 1}, "type"),
+        ({"type": "all"}, "type"),
+        ({"min": 0}, "min"),
+        ({"min": "5"}, "min"),
+        ({"min": 5, "max": 4}, "max"),
+        ({"max": -1}, "max"),
+    ],
+)
+def test_a_bad_retry_is_named(arguments: dict[str, object], key: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        check_retry({f"x-delayed-retry-{each}": value for each, value in arguments.items()})
+    assert caught.value.key == f"x-delayed-retry-{key}"

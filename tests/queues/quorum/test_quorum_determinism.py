@@ -8,6 +8,7 @@ import pytest
 
 from queues.quorum import leases
 from queues.quorum.effects import Confirmed, Delivered, Effect, GetAnswered, SessionClosed
+from queues.quorum.resting import Resting
 from tests.queues.queue_world import name_of
 from tests.queues.quorum.quorum_world import Member
 from tests.queues.quorum.random_log import QUEUES, RandomGroup, RandomNode
@@ -64,7 +65,8 @@ def memory_in_use(member: Member) -> int:
     """What the member's pager should count."""
     used = 0
     for queue in member.state.queues.values():
-        for ready in [*queue.levels(), queue.letters.waiting]:
+        resting = [queue.resting.waiting] if isinstance(queue.resting, Resting) else []
+        for ready in [*queue.levels(), queue.letters.waiting, *resting]:
             used += sum(entry.message.size for entry in [*ready.head, *ready.stragglers])
             if ready.pages is not None:
                 used += sum(page.size for page in ready.pages if page.data is not None) + ready.tail.buffer.length

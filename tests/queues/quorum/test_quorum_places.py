@@ -204,7 +204,7 @@ def test_an_image_that_is_cut_or_mixed_up_is_refused() -> None:
     with pytest.raises(Malformed, match="wrong place"):
         read(image + image)
     with pytest.raises(Malformed, match="version"):
-        read(image[:5] + b"\x03" + image[6:])
+        read(image[:5] + b"\x09" + image[6:])
 
 
 def read(image: bytes) -> ImageReader:

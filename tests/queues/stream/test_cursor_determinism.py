@@ -30,7 +30,7 @@ from queues.stream.commands import AppendChunk, OpenStream, Trim
 from queues.stream.settings import StreamSettings
 from queues.stream.start import Start, StartKind
 from tests.queues.quorum.quorum_world import BUDGETS, START, Member
-from tests.queues.quorum.random_log import QUEUES, RandomGroup, RandomNode, random_settings
+from tests.queues.quorum.random_log import QUEUES, RandomGroup, RandomNode, random_retry, random_settings
 from tests.queues.quorum.test_quorum_determinism import come_back, plain
 from tests.queues.stream.cursor_world import message_of, settings_of, value_hash_of
 from tests.queues.stream.stream_world import tiny_pages
@@ -55,6 +55,7 @@ def cursor_settings(chance: random.Random, queue_id: int) -> CursorSettings:
         values=(b"red",) if queue_id == 8 else (),
         takes_unfiltered=chance.random() < 0.5,
         has_key_order=queue_id == 9,
+        retry=random_retry(chance),
     )  # fmt: skip
 
 
@@ -147,6 +148,7 @@ def check(group: CursorGroup) -> None:
 def check_queue(queue: CursorQueue) -> None:
     place = queue.place
     held = [entry for owner in queue.delivery_owners.values() for entry, _ in owner.held.values()]
+    held += [entry for _, _, entry in place.resting.entries]
     offsets = [entry.sequence for entry in [*held, *place.head]]
     offsets += [offset for waiting in place.waiting.values() for offset in waiting]
     assert len(set(offsets)) == len(offsets), "one message is in two hands"
@@ -154,7 +156,7 @@ def check_queue(queue: CursorQueue) -> None:
     assert place.count == queue.ready.count == len(place.head) + place.waits + place.unread
     keys = [entry.journal_segment for entry in [*held, *place.head] if entry.journal_segment]
     assert sorted(keys) == sorted(place.keys), "one of each key is out"
-    assert queue.unacked == len(held)
+    assert queue.unacked == len(held) - place.resting.count
     for entry in [*held, *place.head]:
         waiting = place.waiting.get(entry.journal_segment, ())
         assert all(offset > entry.sequence for offset in waiting), "a later one of the key is out"

@@ -23,6 +23,7 @@ from queues.quorum.cursor_ready import ABSENT
 from queues.quorum.cursor_settings import CursorSettings
 from queues.quorum.effects import Counted, DeadLettered, GetAnswered, Unreadable
 from queues.quorum.reader import Malformed
+from queues.quorum.retry import Retry, RetryType
 from queues.reason import Reason
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
@@ -359,6 +360,68 @@ def test_retention_reaches_what_waits_for_its_key() -> None:
     assert figures(group.members[0]) == (2, 1, 2)
     assert bodies(node.send(Settle(consumer, How.REQUEUE, ((1, 1),)))) == [b"3"]
     assert figures(group.members[0]) == (1, 1, 3)
+
+
+# -- delayed retry -----------------------------------------------------------------------------------------------------
+
+
+def test_what_comes_back_rests_and_others_go_on() -> None:
+    group, node = one_cursor(b"a", b"b", b"c", retry=Retry(RetryType.ALL, 100))
+    consumer, _ = node.attach(CURSOR, prefetch=1)
+    assert bodies(node.send(Settle(consumer, How.REQUEUE, ((1, 1),)))) == [b"b"]
+    assert cursor_of(group.members[0]).statistics().delayed == 1
+    assert figures(group.members[0]) == (1, 1, 0)
+    group.advance(100)
+    assert figures(group.members[0]) == (2, 1, 0)
+    assert delivered(node.send(Settle(consumer, How.ACK, ((2, 2),)))) == [(3, b"a", 1)]
+
+
+def test_a_key_that_rests_holds_back_only_itself() -> None:
+    group, node = one_cursor(has_key_order=True, retry=Retry(RetryType.ALL, 100))
+    publish_all(group, *[message_of(b"%d" % number, b"k" if number < 3 else b"l") for number in range(6)])
+    consumer, effects = node.attach(CURSOR)
+    assert bodies(effects) == [b"0", b"3"]
+    node.send(Settle(consumer, How.REQUEUE, ((1, 1),)))
+    found = bodies(node.send(Settle(consumer, How.ACK, ((2, 2),))))
+    found += bodies(node.send(Settle(consumer, How.ACK, ((3, 3),))))
+    assert found == [b"4", b"5"]
+    assert bodies(group.advance(100)["n1"]) == [b"0"]
+
+
+def test_who_is_installed_knows_what_rests() -> None:
+    group, node = one_cursor(b"a", b"b", members=2, retry=Retry(RetryType.ALL, 100), has_key_order=True)
+    consumer, _ = node.attach(CURSOR)
+    node.send(Settle(consumer, How.REQUEUE, ((1, 1),)))
+    first, second = group.members
+    second.install_from(first)
+    first.checkpoint()
+    first.restart(group.log)
+    assert first.machine.digest() == second.machine.digest()
+    group.advance(100)
+    assert first.machine.digest() == second.machine.digest()
+    assert figures(second) == (1, 1, 0)  # the other one waits for its key
+
+
+def test_retention_and_the_end_of_the_stream_reach_what_rests() -> None:
+    group, node = one_cursor(b"a", b"b", b"c", retry=Retry(RetryType.ALL, 100))
+    consumer, _ = node.attach(CURSOR)
+    node.send(Settle(consumer, How.REQUEUE, ((1, 3),)))
+    node.send(Trim(STREAM, 1))
+    assert bodies(group.advance(100)["n1"]) == [b"b", b"c"]
+    assert figures(group.members[0]) == (0, 2, 1)
+    node.send(Settle(consumer, How.REQUEUE, ((4, 5),)))
+    node.send(DropQueue(STREAM))
+    assert figures(group.members[0]) == (0, 0, 3)
+    assert cursor_of(group.members[0]).statistics().delayed == 0
+
+
+def test_when_very_many_rest_nothing_more_is_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queues.quorum.cursor_ready._MOST_RESTING", 2)
+    group, node = one_cursor(b"a", b"b", b"c", b"d", retry=Retry(RetryType.ALL, 100), message_ttl=500)
+    consumer, _ = node.attach(CURSOR, prefetch=2)
+    assert bodies(node.send(Settle(consumer, How.REQUEUE, ((1, 2),)))) == []
+    assert group.members[0].machine.next_deadline() == group.now + 100
+    assert bodies(group.advance(100)["n1"]) == [b"a", b"b"]
 
 
 # -- octets ------------------------------------------------------------------------------------------------------------

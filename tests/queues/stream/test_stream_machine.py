@@ -36,7 +36,7 @@ from queues.stream.groups import MOST_GROUPS
 from queues.stream.groups import Member as GroupMember
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Published
-from tests.queues.quorum.quorum_world import Member, of_type
+from tests.queues.quorum.quorum_world import Member, of_type, refusals
 from tests.queues.stream.stream_world import (
     STREAM,
     append,
@@ -236,6 +236,38 @@ def test_a_hold_stops_size_up_to_twice_the_limit() -> None:
         stream = stream_of(member)
         assert stream.first == 1 or (stream.next - stream.first) * size >= 2_000 or number * size < 2_000
     assert stream_of(member).first > 1
+
+
+def test_holds_are_limited_by_the_log_whichever_nodes_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queues.stream.stream.MOST_HOLDS", 2)
+    group, node = one_stream()
+    holds = [HoldStream(STREAM, name, 0, group.now + 100) for name in "abca"]
+    assert refusals(node.send(*holds)) == [Refusal.FULL]  # all in one batch: nobody has seen what the others ask
+    group.now += 200
+    assert refusals(node.send(HoldStream(STREAM, "d", 0, group.now + 100))) == []
+    assert list(stream_of(group.members[0]).holds) == ["d"]
+
+
+def test_a_stream_that_goes_is_not_gone_through_page_by_page() -> None:
+    """Its files go as a whole, with the checkpoint that does not have it."""
+    group, _ = one_stream()
+    member = group.members[0]
+    for number in range(300):
+        append(group, b"%04d" % number + bytes(100))
+    member.checkpoint()
+    for number in range(300):
+        append(group, b"%04d" % number + bytes(100))
+    pages = len(stream_of(member).log.parts())
+    assert pages > 50
+    assert member.page_store.disk_bytes(STREAM) > 0
+    group.log.append(encode_batch(Batch(group.now, "x", 1, 1, 0, [DropQueue(STREAM)])))
+    member.applied += 1
+    member.machine.apply(member.applied, 1, group.log[-1], 0)
+    assert len(member.pager.released) < 5, "each page is given back by itself"
+    assert member.pager.used == 0
+    member.checkpoint()
+    assert member.page_store.disk_bytes(STREAM) == 0
+    assert not [name for name in member.disk.list("") if str(STREAM) in name]
 
 
 # -- the forms ---------------------------------------------------------------------------------------------------------
