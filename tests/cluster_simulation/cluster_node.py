@@ -77,6 +77,7 @@ class ClusterNode:
         self.tick_at: int | None = None
         self.turn_is_due = False
         self.turns = 0
+        self.inputs = 0  # and ends of turns
         self.job: SyncJob | None = None
         self.job_has_run = False
         self.clients: dict[Any, Application] = {}  # by connection
@@ -215,6 +216,7 @@ class ClusterNode:
 
     def guard(self, action: Callable[[], object]) -> None:
         """Have something done to the node. Raises Crashed, if the disk goes down in it, or Violation."""
+        self.inputs += 1
         try:
             action()
         except SimulatedCrash:

@@ -93,6 +93,7 @@ class StreamWeather(Weather):
         super().__init__(*arguments, **named)
         assert isinstance(self.log, StreamLog)
         self.stream_model = self.log.streams
+        self._seen: list[tuple[str, int, int]] = []
         limit = self.chance.choice([3_000, 30_000])
         self.stream_kinds = [
             StreamKind("events"),
@@ -304,8 +305,13 @@ class StreamWeather(Weather):
         self.stream_model.limits(kind, clock)
 
     def look(self) -> None:
-        """Note where streams begin on the members."""
-        for node in self.serving():
+        """Note where streams begin on the members, unless nothing has happened to them since they were looked at."""
+        serving = self.serving()
+        seen = [(node.name, node.lives, node.inputs) for node in serving]
+        if seen == self._seen:
+            return
+        self._seen = seen
+        for node in serving:
             for kind in self.stream_kinds:
                 _, stream = self._find(node, kind)
                 if stream is not None:
