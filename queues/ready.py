@@ -285,7 +285,7 @@ class Ready:
             if late:
                 self.stragglers_size += sum([entry.message.size for entry in late])
                 self.stragglers = _merged(self.stragglers, late)
-                entries = [entry for entry in entries if entry.sequence < first]
+                entries = [entry for entry in entries if entry.sequence <= first]
         for entry in entries:
             self.head_size += entry.message.size
         self.head = _merged(self.head, entries)

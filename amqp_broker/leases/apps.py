@@ -293,7 +293,7 @@ class Apps:
         oldest = now - service.config.txn_app_expires_ms
         home = service.broker.own_node
         for app in self._apps.values():
-            if app.called_at <= oldest and not app.all_parts():
+            if app.called_at <= oldest and not app.all_parts() and not app.positions:
                 self._forget_idle(app, home)
         service.timers.at(now + min(_IDLE_LOOK_MS, service.config.txn_app_expires_ms), self._look_for_idle)
 

@@ -22,6 +22,8 @@ MAX_NUMBER = (1 << 63) - 1
 #: Names are short strings on the wire.
 _MAX_NAME_BYTES = 255
 _PARTITION_DIGITS = 18
+#: A transaction moves so many positions at most.
+MOST_POSITIONS = 10_000
 
 
 class Fields:
@@ -56,13 +58,8 @@ class Fields:
     def text(self, name: str) -> str:
         """A name: 1 to 255 octets of UTF-8."""
         value = self._found.get(name)
-        if isinstance(value, str):
-            try:
-                length = len(value.encode("utf-8", "surrogateescape"))
-            except UnicodeEncodeError:
-                length = 0
-            if 0 < length <= _MAX_NAME_BYTES:
-                return value
+        if isinstance(value, str) and _is_name(value):
+            return value
         raise self.fail(name, f"text of 1 to {_MAX_NAME_BYTES} octets")
 
     def number(self, name: str, low: int, high: int, default: int | None = None) -> int:
@@ -110,18 +107,22 @@ class Fields:
         """Offsets by stream, group and partition: (stream, group, partition, offset), in order; none where it is not
         given."""
         expected = "an object of objects of objects of integers: by stream, by group, and by partition"
-        found = self._found.get(name) or {}
+        found = self._found.get(name)
+        if found is None:
+            return []
         if not isinstance(found, dict):
             raise self.fail(name, expected)
-        positions = []
+        positions: list[tuple[str, str, int, int]] = []
         for stream, groups in sorted(found.items()):
             if not isinstance(groups, dict):
                 raise self.fail(name, expected)
             for group, offsets in sorted(groups.items()):
-                if not 0 < len(group.encode("utf-8", "replace")) <= _MAX_NAME_BYTES:
+                if not _is_name(group):
                     raise self.fail(name, f"names of groups of 1 to {_MAX_NAME_BYTES} octets")
                 numbers = self._numbers(name, offsets, expected)
                 positions += [(stream, group, partition, offset) for partition, offset in numbers.items()]
+                if len(positions) > MOST_POSITIONS:
+                    raise self.fail(name, f"at most {MOST_POSITIONS} of them; the rest in a transaction of its own")
         return positions
 
     def by_partition(self, name: str) -> dict[int, int]:
@@ -139,6 +140,14 @@ class Fields:
                 raise self.fail(name, expected)
             numbers[int(key)] = value
         return dict(sorted(numbers.items()))
+
+
+def _is_name(text: str) -> bool:
+    """Whether it can be written as octets, and is no longer than a name may be."""
+    try:
+        return 0 < len(text.encode("utf-8", "surrogateescape")) <= _MAX_NAME_BYTES
+    except UnicodeEncodeError:  # half of a pair, as "\ud800" in JSON
+        return False
 
 
 def _shown(value: object) -> str:

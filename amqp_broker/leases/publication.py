@@ -71,6 +71,8 @@ log = logging.getLogger("amqp_broker")
 Target: TypeAlias = "QueueProxy | DelayedMessages"
 #: What was refused is tried again after so long, milliseconds.
 RETRY_MS = 1000
+#: So many positions follow at a time.
+_FOLLOWING = 256
 #: Places of messages in a blob are below 1 << this.
 _PLACE_BITS = 20
 _MOST_BYTES = 1 << 62
@@ -188,22 +190,27 @@ class Publication:
 
     def _follow(self) -> int:
         """All is published: groups of readers are where the transaction says. As `step`."""
-        positions, self._positions = self._positions, []
+        positions, self._positions = self._positions[:_FOLLOWING], self._positions[_FOLLOWING:]
         if not positions and not self.waiting:
             return -1
         service = self._service
         groups = service.broker.groups
         self._is_submitting = True
         for position in positions:
+            group = groups.of(position.queue_id)
+            queue = group.queues.get(position.queue_id)
+            if queue is not None:
+                queue.prepare()
             command = MoveGroup(position.queue_id, position.group, position.offset)
-            groups.of(position.queue_id).submit(command, _Moved(self, position))
+            group.submit(command, _Moved(self, position))
         self._is_submitting = False
-        return 1
+        return max(1, len(positions))
 
     def moved(self, position: Position, refusal: Refusal | None) -> None:
         """A position is known to have followed, or not to. One whose stream is gone does not matter any more."""
         self.waiting -= 1
-        if refusal is Refusal.UNKNOWN:
+        is_there = not self._service.broker.groups.of(position.queue_id).is_forgotten(position.queue_id)
+        if refusal is Refusal.UNKNOWN or (refusal is Refusal.NO_QUEUE and is_there):
             self._positions.append(position)
             self._rest()
         elif refusal is Refusal.FULL:

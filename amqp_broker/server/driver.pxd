@@ -30,6 +30,7 @@ cdef class Driver:
     cdef object _late
     cdef object _job
     cdef double _syncs_until
+    cdef double _spent_s
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
     cdef double _rest_s
@@ -56,7 +57,7 @@ cdef class Driver:
     cpdef void lone_input_is_over(self) except *
     cpdef void input_is_over(self, Py_ssize_t octets) except *
     cpdef void _end_due_turn(self) except *
-    cpdef void _end_turn(self, double began=*) except *
+    cpdef void _end_turn(self, double spent_s=*) except *
     @cython.locals(connection=Connection, chunks=list)
     cdef void _write(self, list dirty) except *
     @cython.locals(turn=Turn, connection=Connection, now="long long", is_synced=bint, links=PeerLinks,

@@ -131,6 +131,7 @@ class Driver:
         self._late: deque[TcpTransport] = deque()
         self._job: SyncJob | None = None
         self._syncs_until = 0.0  # of those that follow upon each other, 0: none was yet
+        self._spent_s = 0.0
         self._inline_bytes = config.inline_sync_bytes
         self._inline_again_at = 0.0
         self._rest_s = _LEAST_REST_S
@@ -235,15 +236,16 @@ class Driver:
         """What the loop calls: the turn may have ended since, with a lone input or a sync."""
         self._is_queued = False
         if self._turn_is_due:
-            self._end_turn(self._turn_began_at)
+            self._end_turn(monotonic_time() - self._turn_began_at)
 
-    def _end_turn(self, began: float = 0.0) -> None:
-        """began: when its first input was handled; 0: it has a lone one, just now."""
+    def _end_turn(self, spent_s: float = 0.0) -> None:
+        """spent_s: what its inputs have taken; that of a lone one does not count."""
         self._turn_is_due = False
         if self._is_over:
             return
         self._pace.is_new = True
-        self._syncs_until = began + _SYNCS_S if began else 0.0
+        self._syncs_until = 0.0
+        self._spent_s = spent_s
         syncs = 0
         try:
             # What was synced at once is confirmed by a turn of its own.
@@ -427,7 +429,7 @@ class Driver:
             return False
         began = monotonic()
         if not self._syncs_until:
-            self._syncs_until = began + _SYNCS_S
+            self._syncs_until = began + _SYNCS_S - self._spent_s
         if began < self._inline_again_at or began > self._syncs_until:
             self._syncer.submit(self._run_job, job)
             return False
@@ -486,7 +488,7 @@ class Driver:
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
         # The turn ends at once: confirms leave, and the next sync starts, before other input is read.
-        self._end_turn(began)
+        self._end_turn(monotonic() - began)
 
     def _sync_failed(self, job: SyncJob, error: OSError) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

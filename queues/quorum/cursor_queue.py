@@ -161,14 +161,18 @@ class CursorQueue(QuorumQueue):
     # -- the whole queue -----------------------------------------------------------------------------------------------
 
     def discarding(self) -> Iterator[None]:
-        """See QuorumQueue: at once, while its stream is there; it has no messages of its own."""
+        """See QuorumQueue: it has no messages of its own, so there is hardly anything to give back."""
         stream = self.place.stream
         if stream is not None:
             stream.followers.pop(self.queue_id, None)
-        for _ in QuorumQueue.discarding(self):
-            pass
-        self.place.stream = None
-        yield
+        self.unacked = 0
+        for consumer in self.delivery_owners.values():
+            consumer.held.clear()
+        self.place.leave()
+        if self.resting is not None:
+            self.resting.clear()
+        self.letters.discard()
+        yield from ()
 
     def statistics(self) -> QueueStatistics:
         """See QuorumQueue: octets are a share of the stream's."""

@@ -105,6 +105,7 @@ class QueueGroupMachine:
         named += name_streams(execution.state.streams.values(), self.pager.page_bytes)
         chunks = list(chunks_of(capture(execution.state, True), self.pager))
         dropped, execution.dropped = execution.dropped, []
+        execution.dropped_bytes = 0  # of places that this checkpoint does not name
         self._places.checkpoint_captured(dropped, named)
         self.pager.has_named_pages = True
         return chunks

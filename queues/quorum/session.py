@@ -39,9 +39,9 @@ if not cython.compiled:
 BATCH_BYTES = 256 * 1024
 #: Commands that a new session changes.
 _CHANGED = (Attach, Detach, Get, Prefetch)
-#: Octets of a command before its fields: kind and length; the kind of a Settle, which a new session drops.
+#: Octets of a command before its fields: kind and length; the kinds of a Settle, which a new session drops.
 _HEAD_BYTES = 5
-_SETTLE = 4
+_SETTLES = (4, 41)
 #: Kinds from here on are those of commands about streams, for which a batch has another version.
 _STREAMS = OPEN_STREAM
 _WITH_STREAMS = VERSION_WITH_STREAMS
@@ -265,7 +265,7 @@ class OwnStream:
             consumers[attach.consumer] = self.new_consumer()
             self.submit(attach._replace(consumer=consumers[attach.consumer]))
         for octets, command, token in waiting:
-            if octets[0] == _SETTLE:
+            if octets[0] in _SETTLES:
                 dropped.append(token)
             elif command is None:
                 buffer = self._open_batch()

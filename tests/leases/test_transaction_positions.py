@@ -76,6 +76,14 @@ def test_without_messages_and_never_back_and_not_beyond_the_end(service: LeaseSe
         assert position(service, "alone") == found
 
 
+def test_of_many_groups_some_follow_at_a_time(service: LeaseService) -> None:
+    service.declare("popular", x_queue_type="stream")
+    service.fill("popular", 3)
+    groups = [f"g{number}" for number in range(700)]
+    assert commit(service, "many", 0, {"popular": {group: {"0": 2} for group in groups}}).code == "ok"
+    assert {position(service, "popular", group) for group in groups} == {2}
+
+
 def test_partitions(service: LeaseService) -> None:
     service.declare("parts", x_queue_type="stream", x_stream_partitions=2)
     for part in ("parts-0", "parts-1"):
@@ -97,7 +105,15 @@ def test_partitions(service: LeaseService) -> None:
         ({"stream": {"g": 1}}, "invalid"),
         ({"stream": 1}, "invalid"),
         (1, "invalid"),
+        ([], "invalid"),
+        (0, "invalid"),
+        ("", "invalid"),
+        (False, "invalid"),
+        ({"stream": {"\ud800": {"0": 1}}}, "invalid"),
+        ({"stream": {"x" * 256: {"0": 1}}}, "invalid"),
+        ({"stream": {f"g{number}": {"0": 1} for number in range(10_001)}}, "invalid"),
     ],
+    ids=lambda value: str(value)[:40].encode("ascii", "backslashreplace").decode(),
 )
 def test_what_is_wrong_is_refused_before_anything_is_done(service: LeaseService, offsets: object, code: str) -> None:
     service.declare("queue")

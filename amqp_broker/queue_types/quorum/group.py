@@ -135,6 +135,9 @@ class GroupQueue(Protocol):
     def open_command(self) -> Command:
         """Makes it in the log, or gives it the settings that are wanted."""
 
+    def prepare(self) -> None:
+        """Before a command of this node: it comes behind one that makes it, should nobody have made it yet."""
+
 
 class Filling(Protocol):
     """Puts what comes in a turn into one command."""
