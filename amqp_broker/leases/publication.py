@@ -209,7 +209,8 @@ class Publication:
     def moved(self, position: Position, refusal: Refusal | None) -> None:
         """A position is known to have followed, or not to. One whose stream is gone does not matter any more."""
         self.waiting -= 1
-        is_there = not self._service.broker.groups.of(position.queue_id).is_forgotten(position.queue_id)
+        service = self._service
+        is_there = not service.broker.groups.of(position.queue_id).is_forgotten(position.queue_id)
         if refusal is Refusal.UNKNOWN or (refusal is Refusal.NO_QUEUE and is_there):
             self._positions.append(position)
             self._rest()

@@ -43,6 +43,7 @@ from queues.stream.commands import (
     JoinPartitions,
     LeaveGroup,
     LeavePartitions,
+    MoveGroup,
     OpenGroup,
     OpenStream,
     SeekGroup,
@@ -104,7 +105,7 @@ OWN = st.one_of(
     st.builds(AckLease, U64, NAMES, NAMES, NAMES, U64),
     st.builds(ReleaseLease, U64, NAMES, NAMES, NAMES),
     st.builds(OpenStream, U64, STREAM_SETTINGS),
-    st.builds(AppendChunk, U64, st.builds(chunk_of, SHORT, SHORT, producer=SHORT, sequence=U62)),
+    st.builds(AppendChunk, U64, st.builds(chunk_of, SHORT, SHORT, producer=SHORT, sequence=U62), st.none()),
     st.builds(Trim, U64, U64),
     st.builds(HoldStream, U64, NAMES, U64, U64),
     st.builds(JoinGroup, U64, NAMES, U64, U64),
@@ -115,6 +116,7 @@ OWN = st.one_of(
     st.builds(JoinPartitions, U64, NAMES, U64, st.integers(1, 10_000)),
     st.builds(LeavePartitions, U64, NAMES, U64),
     st.builds(OpenGroup, U64, NAMES, U64),
+    st.builds(MoveGroup, U64, NAMES, U64),
 )
 LEADERS = st.one_of(st.just(Tick()), st.builds(NodeDown, NAMES, U64), st.builds(Dispatched, U64, U64))
 BATCHES = st.one_of(
