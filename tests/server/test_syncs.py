@@ -116,8 +116,8 @@ async def test_a_sync_that_fails_in_the_loop_stops_the_node(served: Served) -> N
 
 
 async def test_what_syncs_bring_keeps_nobody_waiting(served: Served) -> None:
-    """What was committed takes long, and brings something to be committed, each time: from the first on the thread syncs
-    that, and the sockets are looked at meanwhile."""
+    """What was committed takes long, and brings something to be committed, each time: from the first on the thread
+    syncs that, and the sockets are looked at meanwhile."""
     before = len(served.disk.in_loop)
     done = asyncio.get_running_loop().create_future()
 
