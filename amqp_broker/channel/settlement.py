@@ -151,7 +151,6 @@ def _put_back(
         while some := list(islice(deliveries, _PUT_BACK)):
             if channel is not None:
                 channel.forget_holders(some)
-            if channel is not None:
                 queue.put_back(some, services.clock.now)
             else:
                 queue.fail(some, services.clock.now)

@@ -13,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from amqp_broker.leases.app import App, Key, Part
@@ -25,6 +26,8 @@ from queues.quorum.reader import Malformed
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amqp_broker.leases.service import Leases
     from amqp_broker.resources.paging_out import Holder
     from queues.recovery import RecoveredQueue
@@ -160,9 +163,8 @@ class Apps:
         app = self._open(vhost, name)
         if app in self._waiting:
             # An earlier epoch, or this one asked for again: when it is done there is an answer.
-            self._waiting[app].append(
-                lambda _: self._commit_again(vhost, name, epoch, attempts, blobs, positions, then)
-            )
+            again = partial(self.commit, vhost, name, epoch, attempts, blobs, positions, then)
+            self._waiting[app].append(lambda _: _answered(again, then))
             return
         if app.committed and epoch >= app.committed[0].key[0]:
             raise LeaseError(BUSY, f"txn.commit: app '{name}': {_STUCK}")
@@ -184,21 +186,6 @@ class Apps:
         dropped = app.commit(epoch, parts, positions, service.now)
         self._waiting[app] = [then]
         service.after_sync(lambda: self._committed(app, dropped))
-
-    def _commit_again(
-        self,
-        vhost: str,
-        name: str,
-        epoch: int,
-        attempts: dict[int, int],
-        blobs: dict[int, int],
-        positions: tuple[Position, ...],
-        then: Then,
-    ) -> None:
-        try:
-            self.commit(vhost, name, epoch, attempts, blobs, positions, then)
-        except LeaseError as error:
-            then(error)
 
     def _committed(self, app: App, dropped: list[Part]) -> None:
         """The commit point is on the disk."""
@@ -335,3 +322,10 @@ def _is_same(part: Part, number: int, blob: bytes) -> bool:
     except (CorruptRecord, ValueError) as error:
         raise LeaseError(GONE, f"txn.stage: what was staged cannot be read: {error}") from error
 
+
+def _answered(attempt: Callable[[], None], then: Then) -> None:
+    """What was put off is tried, and answered with its refusal, should it be refused."""
+    try:
+        attempt()
+    except LeaseError as error:
+        then(error)

@@ -569,6 +569,8 @@ class Execution(Sink):
     def replace(self, state: GroupState) -> GroupState:
         """Go on with this state, which is ahead of the present one (or the first). The own node is told what the
         difference means for it. Returns the old state."""
+        while self._discarding:  # the new state may have queues of the same ids
+            self.discard_some()
         old, self.state = self.state, state
         missed = [each for each in old.queues if each not in state.queues]
         missed += [each for each in old.streams if each not in state.streams]

@@ -97,7 +97,6 @@ class QueueGroupMachine:
         execution = self._execution
         execution.dropped += [each for each in queue_ids if each not in execution.state]
 
-
     def checkpoint(self) -> list[bytes]:
         """The state as of now. What it names in pages must be synced with it or before it (Pager.has_named_pages)."""
         execution = self._execution
