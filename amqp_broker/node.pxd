@@ -63,7 +63,8 @@ cdef class Node:
     cdef public object leases
     cdef object _waiting_logins
     cdef public object audit
-    cdef object _audit_work
+    cdef object _file_work
+    cdef object _kept_totals
     cdef public object hashing
     cdef public bint serves_leases
     cdef dict _home_links

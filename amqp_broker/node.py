@@ -52,6 +52,7 @@ from amqp_broker.leases.service import Leases
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.levels import FOLDER_FORMATS
 from amqp_broker.links.tenants import Tenants
+from amqp_broker.management.kept_totals import KeptTotals
 from amqp_broker.management.node_counts import NodeCounts
 from amqp_broker.management.node_facts import NodeFacts
 from amqp_broker.management.system import System
@@ -64,6 +65,7 @@ from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
 from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.disk_counts import DiskCounts
+from amqp_broker.turn.file_work import FileWork
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.timings import Timings
 from amqp_broker.vhosts.broker import Broker
@@ -158,7 +160,7 @@ class Turn:
         dirty: list[Connection],
         dropped: list[Connection],
         reading: list[Connection],
-        checks: list[PasswordCheck | PasswordHash | AuditWork],
+        checks: list[PasswordCheck | PasswordHash | FileWork],
         peers: list[tuple[str, list[bytes]]],
         wants_sync: bool,
         next_deadline: int | None,
@@ -202,7 +204,8 @@ class Node:
         )
         self._replicate(random_bytes, disk)
         self.audit = AuditLog(config, disk, self.clock, self.timers)
-        self._audit_work = self.audit.waiting
+        self._file_work = self.audit.waiting
+        self._kept_totals = KeptTotals(disk, self._file_work)
         self.remote_queues = RemoteQueues(
             self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
             self.background, self.clock, journal, lambda: self.alarms.is_on,
@@ -233,7 +236,7 @@ class Node:
         counts = NodeCounts(
             config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients,
             self.membership, handshake.logins, self.facts, lambda: self.is_ready, self.backlog_bytes,
-            lambda: self.timings, self.disk_counts,
+            lambda: self.timings, self.disk_counts, self._kept_totals,
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
@@ -339,6 +342,7 @@ class Node:
         self.set_time(now)
         self.broker.recover(now)
         self.audit.open()
+        self._kept_totals.open()
         self.replication.open(now)
         self.broker.reply_consumers.open(self.replication.own_node, self._send_reply, self.replication.connected)
         self._synced_position = self._journal.position
@@ -472,13 +476,15 @@ class Node:
         self.alarms.forget(connection)
         self.clients.forget(connection)
 
-    def checked(self, check: PasswordCheck | PasswordHash | AuditWork, now: int) -> None:
+    def checked(self, check: PasswordCheck | PasswordHash | FileWork, now: int) -> None:
         """A check of `Turn.checks` has run."""
         self.set_time(now)
         if isinstance(check, PasswordHash):
             self.hashing.done(check)
         elif isinstance(check, AuditWork):
             self.audit.done(check)
+        elif isinstance(check, FileWork):
+            check.finish()
         else:
             self.logins.checked(check)
 
@@ -608,7 +614,7 @@ class Node:
     def end_turn(self, now: int) -> Turn:
         """Finish the turn and tell the driver what there is to do."""
         self.set_time(now)
-        checks: list[PasswordCheck | PasswordHash | AuditWork]
+        checks: list[PasswordCheck | PasswordHash | FileWork]
         checks = [*self.logins.take()] if self._waiting_logins else []
         replication, groups, remote_queues = self.replication, self.groups, self.remote_queues
         if self.turn_share.copies:
@@ -644,7 +650,7 @@ class Node:
         dropped, reading = self.clients.take_dropped(), self.pauses.take_reading()
         if self.hashing.has_waiting:
             checks += self.hashing.take()
-        if self._audit_work:
+        if self._file_work:
             checks += self.audit.take()
         wants_sync, deadline = self._wants_sync(now, position), self._next_deadline()
         return Turn(self.clients.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)

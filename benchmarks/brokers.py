@@ -68,8 +68,10 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def own_command(data_dir: Path, flags: Sequence[str] = ()) -> list[str]:
-    """The command that serves our broker from `data_dir` on a free port."""
-    serve = [sys.executable, "-P", "-m", "amqp_broker", "serve", "--management-listen=off", "--prometheus-listen=off"]
+    """The command that serves our broker from `data_dir` on a free port; its management is off unless flags have it."""
+    serve = [sys.executable, "-P", "-m", "amqp_broker", "serve"]
+    if not any(flag.startswith("--management-listen") for flag in flags):
+        serve += ["--management-listen=off", "--prometheus-listen=off"]
     return [*serve, "--listen", "127.0.0.1:0", "--data-dir", str(data_dir), *flags]
 
 

@@ -66,6 +66,10 @@ class ExchangeEntry:
         self.published_in += messages
         self.published_out += messages * queues
 
+    def count_copies(self, queues: int) -> None:
+        """One of those that came to it went to so many queues: where they go depends on the message."""
+        self.published_out += queues
+
 
 class Route:
     """Where a message goes.

@@ -163,7 +163,10 @@ def _accept(key: str, value: object) -> None:
 _OF_OTHER_TYPES = (
     "x-max-age",
     "x-stream-max-segment-size-bytes",
+    "x-stream-compact",
     "x-stream-filter-size-bytes",
+    "x-stream-key",
+    "x-stream-tombstone-age",
     "x-initial-cluster-size",
     "x-quorum-initial-group-size",
     "x-dead-letter-strategy",

@@ -3,6 +3,7 @@
 Nothing of that kind runs to its end in one turn, or everybody else waits for it. It becomes a job: a callable that does
 one slice (some 100 microseconds at most) each time it is called and returns whether there is more to do. The jobs that
 are there take turns, slice by slice, until the pace says that this turn has done enough; the rest goes on in the next.
+Those that only look, for somebody who may wait, have less of a turn, all together (`patient`): a pace of their own.
 
 Invariants:
 1. A slice leaves everything whole: what it has settled, it has also published, in the same turn. A crash between two
@@ -46,21 +47,49 @@ class Unhurried:
         return True
 
 
+class Jobs(Protocol):
+    """Where a job begins."""
+
+    def add(self, job: Job) -> None:
+        """`job(now)` does a slice and returns whether there is more."""
+
+
+class Patient:
+    """Jobs of a Background whose share of a turn is smaller."""
+
+    def __init__(self, background: Background) -> None:
+        self._background = background
+
+    def add(self, job: Job) -> None:
+        """See Jobs."""
+        self._background.add(job)
+        self._background.patient_jobs.add(job)
+
+
 class Background:
     """The jobs of a node, in the order in which they have their slices. jobs: for others to see whether there are any;
-    always this object. slice: how much a slice is to do, in units of about a microsecond."""
+    always this object. slice: how much a slice is to do, in units of about a microsecond. patient: where jobs begin
+    that may wait; patient_jobs: these."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self.jobs: deque[Job] = deque()
         self.slice = SLICE
         self._pace: Pace = pace or Unhurried()
+        self._patience: Pace = Unhurried()
+        self.patient = Patient(self)
+        self.patient_jobs: set[Job] = set()
         self._ahead = _MOST_AHEAD
         self._bringer: Job | None = None
         self._is_running = False
+        self._has_begun_patience = False
 
     def set_pace(self, pace: Pace) -> None:
         """From now on slices go on as long as this one says."""
         self._pace = pace
+
+    def set_patience(self, pace: Pace) -> None:
+        """How long slices of those that may wait go on in a turn."""
+        self._patience = pace
 
     def add(self, job: Job, may_come_first: bool = False) -> None:
         """`job(now)` does a slice and returns whether there is more; its first slice comes at the end of this turn, or
@@ -73,6 +102,7 @@ class Background:
         """The rest of a job, if there is any, is not done."""
         if job in self.jobs:
             self.jobs.remove(job)
+            self.patient_jobs.discard(job)
 
     def work(self, now: int) -> None:
         """The slices of one turn: at least one, if there is a job."""
@@ -82,15 +112,33 @@ class Background:
         self._bringer = None
         self._is_running = True
         pace.start()
+        waiting: list[Job] = []
         try:
             while jobs:
                 job = jobs.popleft()
-                if job(now):
+                if job in self.patient_jobs:
+                    self._work_patiently(job, now, waiting)
+                elif job(now):
                     jobs.append(job)
                 if not pace.goes_on():
                     return
         finally:
             self._is_running = False
+            self._has_begun_patience = False
+            jobs.extend(waiting)
+
+    def _work_patiently(self, job: Job, now: int, waiting: list[Job]) -> None:
+        """A slice of one that may wait, if this turn has any left for those; else it is among those that wait."""
+        patience = self._patience
+        if not self._has_begun_patience:
+            self._has_begun_patience = True
+            patience.start()
+        elif not patience.goes_on():
+            waiting.append(job)
+            return
+        self.patient_jobs.discard(job)  # its slice may end with its being added again, when it has waited
+        if job(now):
+            self.patient.add(job)
 
     def run_newest(self, now: int) -> bool:
         """A slice of the job that came last, if it may come first, before the turn ends: somebody asks for what it may

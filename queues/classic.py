@@ -145,6 +145,8 @@ class ClassicQueue(QueueRules):
         sums.ready_bytes += ready.message_bytes
         sums.unacked += self.unacked
         sums.consumers += len(self.dispatcher.consumers)
+        if self.lease_groups:
+            sums.add_leased(self.leased_count())
 
     def add_counters(self, sums: QueueSums) -> None:
         """See Queue."""

@@ -6,6 +6,7 @@ cdef class QueueSums:
     cdef public long long ready_bytes
     cdef public long long unacked
     cdef public long long delayed
+    cdef public long long leased
     cdef public long long consumers
     cdef public long long published
     cdef public long long delivered

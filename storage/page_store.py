@@ -16,7 +16,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -132,7 +132,7 @@ class PageSync:
 
 
 class _AtOnce:
-    """A Pending of a disk that has no background: read when somebody asks for it."""
+    """A Pending of a disk that has no background: done when somebody asks for it."""
 
     def __init__(self, fetch: Callable[[], bytes]) -> None:
         self._fetch = fetch
@@ -221,6 +221,40 @@ class PageStore:
         self._unwritten[queue_id, location] = None
         self.unwritten_bytes += len(page)
         return location
+
+    def begin_segment(self, queue_id: int) -> int:
+        """A file for pages that are written beside everything else. Raises OSError."""
+        queue = self._queues.get(queue_id) or self._open_queue(queue_id)
+        number = self._start_segment(queue_id, queue)
+        try:
+            self._disk.append(page_path(queue_id, number), [])
+        except OSError:
+            self._bury(queue_id, number, 0)
+            raise
+        return number
+
+    def is_full(self, queue_id: int, number: int) -> bool:
+        """Whether a file has as much as one should have."""
+        return self._queues[queue_id].segments[number].disk_bytes >= self._segment_bytes
+
+    def write_beside(self, queue_id: int, number: int, page: Octets) -> tuple[PageLocation, Pending]:
+        """Write a page at the end of a file of `begin_segment`, in the background where the disk has one. Nobody may
+        read it, and no checkpoint name it, before `sync_beside`. Its result may raise OSError: the page is to be
+        released then, and the file has no more of them."""
+        segment = self._queues[queue_id].segments[number]
+        location = PageLocation(number, segment.disk_bytes, len(page))
+        segment.disk_bytes += location.disk_bytes
+        segment.live_bytes += location.disk_bytes
+        segment.live_pages += 1
+        position = page_position(number, location.offset)
+        header = pack_header(RecordKind.PAGE, queue_id & 0xFFFFFFFF, position, page)
+        work = partial(_write, self._disk, page_path(queue_id, number), location.offset, [header, page])
+        return location, self._disk.in_background(work) or _AtOnce(work)
+
+    def sync_beside(self, queue_id: int, numbers: Iterable[int]) -> Pending:
+        """Make the pages durable that were written so to these files, in the same way."""
+        work = partial(_sync, self._disk, [page_path(queue_id, number) for number in numbers], _folder(queue_id))
+        return self._disk.in_background(work) or _AtOnce(work)
 
     def has_segment(self, queue_id: int, number: int) -> bool:
         """Whether a segment of a queue is there, as far as is known."""
@@ -557,6 +591,20 @@ def read_stretch(disk: Disk, queue_id: int, stretch: list[PageLocation]) -> byte
         if found != (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset)):
             raise CorruptRecord(path, location.offset, Fault.MISPLACED.value)
     return data
+
+
+def _write(disk: Disk, path: str, offset: int, buffers: Sequence[Octets]) -> bytes:
+    """From any thread."""
+    disk.write(path, offset, buffers)
+    return b""
+
+
+def _sync(disk: Disk, paths: Iterable[str], folder: str) -> bytes:
+    """From any thread."""
+    for path in paths:
+        disk.sync(path)
+    disk.sync_folder(folder)
+    return b""
 
 
 def page_position(segment: int, offset: int) -> int:

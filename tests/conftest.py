@@ -26,12 +26,17 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+#: What has tests of half a minute and more: at the end of a parallel run one worker would go on alone.
+_LONGEST = ("tests/cluster_simulation", "tests/chaos", "tests/upgrade", "tests/kill", "tests/packaging", "tests/docs")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is for one worker of a parallel run goes to one: pytest 9.2 ignores what xdist 3.8 adds to the name of a
-    test, and then each worker starts its own Java."""
+    """What takes long comes first, and what is for one worker of a parallel run goes to one: pytest 9.2 ignores what
+    xdist 3.8 adds to the name of a test, and then each worker starts its own Java."""
     if not getattr(config.option, "loadgroup", False):
         return
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
     for item in items:
         if item.get_closest_marker("xdist_group") is not None and "@" not in item.nodeid:
             raise pytest.UsageError(

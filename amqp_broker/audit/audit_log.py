@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject, JsonValue
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
+    from amqp_broker.turn.file_work import FileWork
     from queues.timers import Timers
     from storage.disk import Disk
 
@@ -50,7 +51,8 @@ MOST_READS: Final = 16
 
 
 class AuditLog:
-    """waiting: what is to be run by a thread, for `take`. is_on: whether anything is written down."""
+    """waiting: what is to be run by a thread, for `take`; others add theirs. is_on: whether anything is written
+    down."""
 
     def __init__(self, config: Config, disk: Disk, clock: TurnClock, timers: Timers) -> None:
         self.is_on = config.audit_log
@@ -66,7 +68,7 @@ class AuditLog:
         self._has_failed = False
         self._reads = 0
         self._held: list[AuditRead] = []
-        self.waiting: deque[AuditWork] = deque()
+        self.waiting: deque[FileWork] = deque()
         self._refused = RefusedAlike(timers, lambda: int(clock.now), self._write_refusal)
 
     def open(self) -> None:
@@ -130,7 +132,7 @@ class AuditLog:
         self.waiting.append(self._writing)
         self._lines = []
 
-    def take(self) -> list[AuditWork]:
+    def take(self) -> list[FileWork]:
         """What is to be run now."""
         found = list(self.waiting)
         self.waiting.clear()

@@ -1,7 +1,4 @@
-"""What of the audit log touches files: work for a thread of the driver, each a piece with all that it needs.
-
-Invariant: `run` raises nothing but defects: what the disk refuses is in `error`, for the log to decide on.
-"""
+"""What of the audit log touches files."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from amqp_broker.turn.completion import Completion
-from storage.errors import StorageError
+from amqp_broker.turn.file_work import FileWork
 
 if TYPE_CHECKING:
     from amqp_broker.audit.files import AuditFiles, Found, Place
@@ -18,23 +15,8 @@ if TYPE_CHECKING:
 _MOST_READ_BYTES: Final = 4 * 1024 * 1024
 
 
-class AuditWork:
-    """Handed out with a turn, and brought back to the node when it has run."""
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-        self.has_run = False
-
-    def run(self) -> None:
-        """In another thread."""
-        try:
-            self._run()
-        except (OSError, StorageError) as error:
-            self.error = error
-        self.has_run = True
-
-    def _run(self) -> None:
-        raise NotImplementedError
+class AuditWork(FileWork):
+    """Brought back to the log when it has run."""
 
 
 class AuditWrite(AuditWork):
@@ -67,5 +49,5 @@ class AuditRead(AuditWork, Completion["Found | None"]):
         self._found = self._files.read(self._before, self._limit, _MOST_READ_BYTES, self._is_wanted)
 
     def finish(self) -> None:
-        """It has run."""
+        """See FileWork."""
         self.complete(self._found)

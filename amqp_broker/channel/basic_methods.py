@@ -136,16 +136,17 @@ def on_basic_get(channel: Channel, method: methods.BasicGet) -> None:
     def answer(delivery: Delivery | None, left: int) -> None:
         if delivery is None:
             queue.note_nothing_got()
+            channel.note_nothing_got()
             reply(channel, methods.BasicGetEmpty())
             return
         is_redelivered = delivery.is_redelivered
         message = redelivered_message(queue, delivery) if is_redelivered else delivery.message
+        queue.note_got(method.no_ack)
+        channel.note_got(method.no_ack, is_redelivered)
         if method.no_ack:
-            queue.note_got(True)
             tag = channel.pass_tag()
             queue.ack(delivery)
         else:
-            queue.note_got(False)
             getter.credit -= 1
             tag = channel.hold(delivery)
         _reply_with_message(channel, tag, is_redelivered, message, left)

@@ -55,6 +55,14 @@ cdef class Channel:
     cdef public long long published
     cdef public long long counted
     cdef public bytes exchange
+    cdef public long long unroutable
+    cdef public long long returned
+    cdef public object sizes
+    cdef public long long sized
+    cdef public long long octets
+    cdef public int size_class
+    cdef public unsigned long long size_from
+    cdef public unsigned long long size_to
     cdef public Confirms confirms
     cdef public object transaction
     cdef public bint is_traced
@@ -64,6 +72,12 @@ cdef class Channel:
     cdef public unsigned long long first_tag
     cdef public Py_ssize_t head
     cdef public Py_ssize_t unacked_deliveries
+    cdef public long long passed
+    cdef public long long redelivered
+    cdef public long long unwanted
+    cdef public long long got
+    cdef public long long got_no_ack
+    cdef public long long got_nothing
     cdef public Py_ssize_t prefetch
     cdef public Py_ssize_t consumer_prefetch
     cdef public Py_ssize_t max_unacked
@@ -89,6 +103,8 @@ cdef class Channel:
     @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt)
     cdef void _publish(self, Message message) except *
     cpdef int record_outcome(self, int outcome) except -1
+    cpdef int count_sizes(self) except -1
+    cdef int _begin_size_class(self, unsigned long long size) except -1
     @cython.locals(table=RouteTable, octets="const unsigned char*", number=Py_ssize_t)
     cdef Py_ssize_t _number_of(self, bytes raw) except -1
     @cython.locals(number=Py_ssize_t)

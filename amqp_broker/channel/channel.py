@@ -29,10 +29,12 @@ from amqp_broker.channel.refusals import (
 )
 from amqp_broker.channel.settlement import FEW, settle_many
 from amqp_broker.errors import ConnectionException
+from amqp_broker.flow.message_sizes import bounds_of, class_of
 from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.routes import PublishRoute, RouteTable
 from amqp_broker.routing.taps import ACKED, MOST_SETTLED
+from queues.consumer import UNLIMITED
 from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
 from queues.queue import Queue
 from queues.stream.record import write_record
@@ -117,6 +119,13 @@ class Channel:
         self.published = 0  # not counting those that are to be confirmed
         self.counted = 0  # of both, so many are in the counts of their exchanges
         self.exchange = b""  # where all others went: the beginning of `raw`
+        self.unroutable = self.returned = 0  # of both, so many went to no queue; of those, so many came back
+        # Sizes: what was published since they were counted has bodies of one class (flow/message_sizes.py).
+        self.sizes = connection.clients.message_sizes
+        self.sized = 0  # of both, so many are in the counts of sizes
+        self.octets = 0  # of the bodies of the others
+        self.size_class = 0
+        self.size_from, self.size_to = bounds_of(0)
         self.confirms = Confirms(self)
         self.transaction: Transaction | None = None
         #: What is delivered and settled is observed. settles_specially: that, or there is a transaction.
@@ -128,6 +137,10 @@ class Channel:
         self.first_tag = 1
         self.head = 0
         self.unacked_deliveries = 0
+        #: Of all tags, so many were not to be acknowledged. redelivered: of all, so many were delivered before.
+        #: unwanted: so many were put back or refused. got, got_no_ack, got_nothing: answers to basic.get.
+        self.passed = self.redelivered = self.unwanted = 0
+        self.got = self.got_no_ack = self.got_nothing = 0
         self.prefetch = 0
         self.consumer_prefetch = 0
         self.max_unacked = connection.config.max_unacked_per_channel
@@ -280,6 +293,9 @@ class Channel:
 
     def _complete(self, content: bytes, header_end: int, body: list[bytes] | None, size: int) -> None:
         """A message is whole: check it, route it, hand it to the queues."""
+        if size < self.size_from or size > self.size_to:
+            self._begin_size_class(size)
+        self.octets += size
         scanner = self.scanner
         if not scanner.scan(content, 19, header_end - 1):
             raise malformed_properties()
@@ -350,7 +366,29 @@ class Channel:
         entry = router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
         if entry is not None:
             route = known[self.number] if 0 <= self.number < len(known) else None
-            entry.count(new, len(route.queues) if route is not None else 1)
+            queues = len(route.queues) if route is not None else 1
+            entry.count(new, queues)
+            connection = self.connection
+            connection.clients.count_routed(new * queues)
+
+    def count_sizes(self) -> None:
+        """Add what was published since the last call to the counts of sizes: when a body of another class follows, and
+        when somebody asks."""
+        published = self.published + self.confirms.published
+        self.sizes.add(self.size_class, published - self.sized, self.octets)
+        self.sized, self.octets = published, 0
+
+    def _begin_size_class(self, size: int) -> None:
+        """The next body is of another class than those before."""
+        self.count_sizes()
+        self.size_class = class_of(size)
+        self.size_from, self.size_to = bounds_of(self.size_class)
+
+    def record_unroutable(self, is_returned: bool) -> None:
+        """What was published last went to no queue."""
+        self.unroutable += 1
+        if is_returned:
+            self.returned += 1
 
     def record_outcome(self, outcome: int) -> None:
         """What the queues said of the message published last decides on its confirm."""
@@ -399,6 +437,7 @@ class Channel:
 
     def pass_tag(self) -> int:
         """The tag of a delivery that is not to be acknowledged."""
+        self.passed += 1
         if self.unacked:
             self.unacked.append(None)
             return self.first_tag + len(self.unacked) - 1
@@ -514,6 +553,31 @@ class Channel:
         if tag < self.first_tag or tag >= self.first_tag + len(self.unacked) or self.unacked[index] is None:
             raise unknown_tag(tag)
         return index
+
+    def note_got(self, is_acked: bool, is_redelivered: bool) -> None:
+        """basic.get was answered with a message. is_acked: with no-ack."""
+        if is_acked:
+            self.got_no_ack += 1
+        else:
+            self.got += 1
+        if is_redelivered:
+            self.redelivered += 1
+
+    def note_nothing_got(self) -> None:
+        """basic.get was answered with get-empty."""
+        self.got_nothing += 1
+
+    def delivered_count(self) -> int:
+        """How many deliveries there were, in any way: that is how many tags."""
+        return self.first_tag + len(self.unacked) - 1
+
+    def held_count(self) -> int:
+        """How many deliveries wait for their acknowledgement, with what basic.get has fetched."""
+        return self.unacked_deliveries + sum(UNLIMITED - getter.credit for getter in self.getters.values())
+
+    def acked_count(self) -> int:
+        """How many deliveries were acknowledged: those that were to be, are not held any more and were not refused."""
+        return self.delivered_count() - self.passed - self.held_count() - self.unwanted
 
     def take_one(self, tag: int) -> Delivery:
         """Take out the delivery with this tag. Raises ChannelException (406) when it is not outstanding."""
@@ -653,11 +717,13 @@ class Channel:
 
     def forget_holders(self, entries: list[Delivery]) -> None:
         """These deliveries are being returned or refused: their consumers have credit for others."""
+        self.unwanted += len(entries)
         for entry in entries:
             self._give_credit(entry.consumer)
 
     def refuse(self, entries: list[Delivery]) -> list[Queue]:
         """Deliveries are refused for good: dead letters, or gone. Returns their queues."""
+        self.unwanted += len(entries)
         queues: dict[Queue, None] = {}
         now = self.clock.now
         for entry in entries:

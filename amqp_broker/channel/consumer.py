@@ -170,6 +170,7 @@ class ChannelConsumer(Consumer):
         return True
 
     def redelivered(self, entry: Delivery) -> Message:
+        self.channel.redelivered += 1
         return redelivered_message(self.queue, entry)
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:

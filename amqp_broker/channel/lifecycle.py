@@ -63,8 +63,10 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     for channel in channels:
         confirms = channel.confirms
         channel.count_published()
-        delivered = channel.first_tag + len(channel.unacked) - 1
-        clients.retire_channel(channel.published + confirms.published, confirms.confirmed, delivered)
+        channel.count_sizes()
+        clients.retire_channel(
+            channel.published + confirms.published, confirms.published, confirms.confirmed, channel.delivered_count()
+        )
         channel.set_transaction(None)
         channel.confirms.end()
         channel.assemblies.end(channel)

@@ -112,6 +112,10 @@ class Publisher:
             return
         receipt = channel.confirms.new_receipt() if channel.is_confirming else None
         copies = self.route_message(channel, route, message, facts, channel.is_mandatory, receipt)
+        if not route.queues and route.entry is not None:  # it depends on the message, and nobody else counts it
+            route.entry.count_copies(copies)
+            connection = channel.connection
+            connection.clients.count_routed(copies)
         # Not in a commit, which is parked for an answer of its own.
         channel.services.turn_share.note(channel.connection, max(copies, LONG_WAY))
 
@@ -156,6 +160,7 @@ class Publisher:
 
     def record_unroutable(self, channel: Channel, message: Message, is_returned: bool) -> None:
         """A message went to no queue."""
+        channel.record_unroutable(is_returned)
         connection = channel.connection
         self._broker.record_unroutable(
             channel.vhost.name, message.raw, connection.session.user, connection.peer, is_returned

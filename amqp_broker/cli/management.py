@@ -30,6 +30,10 @@ URL_VARIABLE = "AMQP_BROKER_MANAGEMENT_URL"
 @click.option("--sockets", default=None, hidden=True, help="Descriptors of sockets that take the place of --listen.")
 @click.option("--prometheus-sockets", default=None, hidden=True, help="The same for --prometheus-listen.")
 @click.option("--exit-with-parent", is_flag=True, hidden=True, help="Stop when standard input is at its end.")
+@click.option(
+    "--statistics-objects", type=click.IntRange(100, 10_000_000), default=50_000, show_default=True,
+    help="Of so many queues, connections, channels and exchanges what they counted is remembered, for rates.",
+)
 @click.option("--log-level", default="info", show_default=True, help="debug, info, warning or error.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of lines.")
 def management(
@@ -39,6 +43,7 @@ def management(
     sockets: str | None,
     prometheus_sockets: str | None,
     exit_with_parent: bool,
+    statistics_objects: int,
     log_level: str,
     log_format: str,
 ) -> int:
@@ -65,7 +70,7 @@ def management(
             click.echo(f"{protocol} on http://{Address(host, port)}/", err=True)
     else:
         places = Places.inherited(sockets, prometheus_sockets or "")
-    return run(address, places, ends_with_parent=exit_with_parent)
+    return run(address, places, ends_with_parent=exit_with_parent, statistics_objects=statistics_objects)
 
 
 def _bound(listen: str, prometheus_listen: str) -> Places:

@@ -257,16 +257,17 @@ class BlobWriter:
 
     def add_chunk(self, first: int, time: int, data: bytes, start: int, end: int, low: int, high: int) -> int:
         """The messages with offsets of [low, high) out of a chunk of a stream, whose records are data[start:end], the
-        first with the offset `first`. Returns the offset behind the last one that was looked at and taken, or below
-        `low`."""
+        first with the offset `first`, some of which may be missing. Returns `high`, or the offset of the first one for
+        which there was no room."""
         octets = data
-        offset = first
-        while start < end and offset < high:
-            if offset >= low and not self.add_stored(offset, time, data, start):
+        while start < end:
+            offset = first + get_u32(octets, start + 4)
+            if offset >= high:
                 break
+            if offset >= low and not self.add_stored(offset, time, data, start):
+                return offset
             start += 4 + get_u32(octets, start)
-            offset += 1
-        return offset
+        return high
 
     def _put_chunks(self, data: bytes, position: int, end: int, body_bytes: int) -> None:
         """The chunks of a separate body, which are to be `body_bytes` together."""

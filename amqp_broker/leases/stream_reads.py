@@ -127,6 +127,9 @@ class StreamReads:
             stream = self.find(queue, source)
             if error is not None:
                 raise LeaseError(BUSY, f"nobody knows where the stream ends: {error}")
+        if stream is not None and not stream.log.compacted.is_enough:
+            raise LeaseError(BUSY, f"queue '{queue.name}' is compacted by this node, which has taken it from another "
+                             "one: try again in a moment")  # fmt: skip
         if stream is not None and offset is not None:
             coming = stream.log.coming(offset)
             if coming is not None:
@@ -275,11 +278,15 @@ class _Fetch(_Asked):
             stored = stream.log.chunk_at(offset) if offset < self._below else None
             if stored is None:
                 break
+            if stored.first >= self._below:  # what compaction has taken is before it
+                offset = self._below
+                break
+            offset = max(offset, stored.first)
             end = min(stored.next, self._below)
             if self._filter is None:
                 chunk = stored.chunk
                 found = writer.add_chunk(
-                    stored.first, stored.time, chunk.octets, chunk.start, chunk.end, offset, self._below
+                    stored.first, stored.time, chunk.octets, chunk.start, chunk.end, offset, end
                 )
                 looked_at += end - offset
             elif not self._filter.may_want(stored.chunk):
@@ -297,7 +304,7 @@ class _Fetch(_Asked):
     def _filtered(self, writer: BlobWriter, stored: Stored, first: int) -> int:
         """Returns the offset behind the last one that was looked at, and is in the blob or not wanted."""
         assert self._filter is not None  # who calls looks
-        for offset, place in enumerate(stored.chunk.places(), stored.first):
+        for offset, place in stored.records():
             if offset >= self._below:
                 return self._below
             if offset < first or not self._reads.wants(self._filter, stored, place, offset):

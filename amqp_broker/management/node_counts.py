@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from amqp_broker.connection.logins import Logins
     from amqp_broker.flow.clients import Clients
     from amqp_broker.leases.service import Leases
+    from amqp_broker.management.kept_totals import KeptTotals
     from amqp_broker.management.node_facts import NodeFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.resources.alarms import Alarms
@@ -39,3 +40,4 @@ class NodeCounts:
     backlog_bytes: Callable[[], int]
     timings: Callable[[], Timings | None]
     disk: DiskCounts
+    kept: KeptTotals

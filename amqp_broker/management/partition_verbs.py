@@ -59,7 +59,7 @@ def _row(name: str, figures: StreamFigures | None) -> JsonObject:
     if figures is None:
         return {
             "name": name, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0, "leader": "",
-            "first_time": None, "last_time": None,
+            "first_time": None, "last_time": None, "compaction": None,
         }  # fmt: skip
     return {
         "name": name,
@@ -70,7 +70,16 @@ def _row(name: str, figures: StreamFigures | None) -> JsonObject:
         "leader": figures.leader,
         "first_time": figures.first_time or None,
         "last_time": figures.last_time or None,
+        "compaction": compaction_of(figures),
     }
+
+
+def compaction_of(figures: StreamFigures) -> JsonObject | None:
+    """Of a stream that is compacted: by what, and how far on the node that is asked."""
+    settings, found = figures.settings, figures.compaction
+    if found is None:
+        return None
+    return {"key": settings.key, "tombstone_age_ms": settings.tombstone_age, **found._asdict()}
 
 
 def _group(name: str, found: Sequence[StreamFigures | None]) -> JsonObject:

@@ -139,7 +139,7 @@ class PeerQuestions:
             return  # of a newer version
         request = Request(dict(said["fields"]))
         request.asker = Asker(self._metadata, str(said["name"]), tuple(said["tags"]))
-        task = Task(self._background, verb(request))
+        task = Task(self._background.patient, verb(request))
 
         def answer(result: JsonValue) -> None:
             if task.error is not None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: So many names are looked at in one slice, and listed.
 _SLICE = 32
+#: With so many names a pattern is compared in one slice.
+_COMPARED = 8
 _MOST_LISTED = 100
 
 
@@ -89,7 +91,7 @@ class PolicyVerbs:
                 matches, applies = would_apply(self._metadata, policy, policy_kind, name, operator=operator)
                 matched += [name] if matches else []
                 applied += applies
-                if number % _SLICE == 0:
+                if number % _COMPARED == 0:
                     yield None
             found[kind] = {"matched": len(matched), "applied": applied, "names": matched[:_MOST_LISTED]}
         return found

@@ -6,8 +6,10 @@ Invariant: whatever a field holds, reading it returns what was asked for or rais
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, NoReturn
+
+from amqp_broker.management.gradual_json import read_gradually
 
 if TYPE_CHECKING:
     from amqp_broker.management.access import Asker
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 #: Names are short strings on the wire.
 _MAX_NAME_BYTES = 255
 _NONE = object()
+_TOO_DEEP = "the body is nested too deeply"
 
 
 class Request:
@@ -30,9 +33,20 @@ class Request:
     def of_json(cls, body: bytes) -> Request:
         """Raises ValueError."""
         try:
-            fields = json.loads(body, parse_constant=_refuse_constant) if body else {}
+            return cls._of(json.loads(body, parse_constant=_refuse_constant) if body else {})
         except RecursionError:
-            raise ValueError("the body is nested too deeply") from None
+            raise ValueError(_TOO_DEEP) from None
+
+    @classmethod
+    def read_gradually(cls, body: bytes) -> Generator[None, None, Request]:
+        """The same of a large one, in steps; each `yield` ends a slice."""
+        try:
+            return cls._of((yield from read_gradually(body, _refuse_constant)))
+        except RecursionError:
+            raise ValueError(_TOO_DEEP) from None
+
+    @classmethod
+    def _of(cls, fields: JsonValue) -> Request:
         if not isinstance(fields, dict):
             raise ValueError("the body has to be a JSON object")
         return cls(fields)

@@ -1,5 +1,5 @@
 """StreamVerbs: `stream.stat`, `stream.find`, `stream.trim`, `stream.seek` and `stream.forget`: a stream by its offsets,
-and its groups of readers, for operators and tools; and `stream.grow`.
+and its groups of readers, for operators and tools; and `stream.grow` and `stream.compact`.
 
 Every node has the stream, and answers from what it has applied. Of one that has partitions all are meant.
 """
@@ -43,6 +43,7 @@ class StreamVerbs:
             "stream.seek": self._seek,
             "stream.forget": self._forget,
             "stream.grow": self._grow,
+            "stream.compact": self._compact,
         }
 
     def _queue(self, request: Request) -> Queue:
@@ -118,6 +119,7 @@ class StreamVerbs:
             "max_age_ms": settings.max_age,
             "segment_bytes": settings.segment_bytes,
             "filter_bytes": settings.filter_bytes,
+            "compaction": partition_verbs.compaction_of(figures),
         }
 
     def _find(self, request: Request) -> Steps:
@@ -139,6 +141,15 @@ class StreamVerbs:
             return (yield from found)
         _, source = self._source(request)
         return {"first_offset": (yield from changed(lambda then: source.trim(first, then)))}
+
+    def _compact(self, request: Request) -> Steps:
+        """All members compact it now: each by itself, so this does not wait for them."""
+        whole = self._queue(request)
+        if whole.partitions():
+            found = partition_verbs.change(whole, "next_offset", lambda part, then: part.compact(then))
+            return (yield from found)
+        _, source = self._source(request)
+        return {"next_offset": (yield from changed(source.compact))}
 
     def _seek(self, request: Request) -> Steps:
         group, offset = request.text("group"), request.number("offset", None, 0, _MOST_OFFSET)

@@ -24,6 +24,7 @@ from amqp_broker.management.cluster_verbs import ClusterVerbs
 from amqp_broker.management.connection_verbs import ConnectionVerbs
 from amqp_broker.management.definition_verbs import DefinitionVerbs
 from amqp_broker.management.draining import Draining
+from amqp_broker.management.gradual_json import AT_ONCE_BYTES
 from amqp_broker.management.node_verbs import NodeVerbs
 from amqp_broker.management.objects.pages import Pages
 from amqp_broker.management.peek_verb import PeekVerb
@@ -87,6 +88,7 @@ class System:
     ) -> None:
         self._broker = broker
         self._clock = broker.clock
+        self._background = broker.background.patient
         self._replication = replication
         self._groups = groups
         self._leases = leases
@@ -129,11 +131,28 @@ class System:
         task: Task | None = None
         fields: JsonObject = {}
         awaited: Awaited | None = None
-        try:
-            request = Request.of_json(message.body_bytes())
+        body = message.body_bytes()
+
+        def read_and_answer() -> Steps:
+            nonlocal request
+            request = yield from Request.read_gradually(body)
             found = self._answer(channel, verb, request)
             if isinstance(found, Generator):
-                task = awaited = Task(self._broker.background, found)
+                return (yield from found)
+            fields, awaited = found
+            if awaited is not None:
+                yield awaited
+            return fields
+
+        try:
+            found: Answer
+            if len(body) > AT_ONCE_BYTES:
+                found = read_and_answer()
+            else:
+                request = Request.of_json(body)
+                found = self._answer(channel, verb, request)
+            if isinstance(found, Generator):
+                task = awaited = Task(self._background, found)
             else:
                 fields, awaited = found
         except EXPECTED_ERRORS as error:

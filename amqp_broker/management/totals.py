@@ -1,20 +1,23 @@
-"""Totals: the verb `totals`: what a node holds and has done since its start, in about sixty integers.
+"""Totals: the verb `totals`: what a node holds and has done since its folder was made, in about a hundred integers.
 
 Nothing is counted for that by the message: queues, channels and connections count what they do, those that are gone
 have left theirs behind (`Broker.gone`, `Clients.sums`), and a walk in slices adds up. What it found is the answer for a
 second: however many ask, there is one walk at a time.
 
-Invariant: no counter is ever lower than it was in the answer before.
+Invariant: no counter is ever lower than it was in the answer before, be it one of the node before its restart
+(KeptTotals).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from amqp_broker.connection.logins import AMQP, HTTP
+from amqp_broker.management.kept_totals import highest
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps, Task
+from queues.reason import Reason
 from queues.sums import QueueSums
 
 if TYPE_CHECKING:
@@ -34,8 +37,11 @@ _OF_QUEUES = {
     "rejected": "rejected", "maxlen_dropped": "too_many", "delivery_limit_dropped": "returned_too_often",
     "queue_publish": "published",
 }  # fmt: skip
-#: What never falls.
-COUNTERS = (*_OF_QUEUES, "recv_oct", "send_oct", "publish", "confirm", "deliver_get")
+#: Why a dead letter is one, as it is called in the answer.
+_DEAD_LETTERS = {
+    "dead_lettered_rejected": Reason.REJECTED, "dead_lettered_expired": Reason.EXPIRED,
+    "dead_lettered_maxlen": Reason.MAXLEN, "dead_lettered_delivery_limit": Reason.DELIVERY_LIMIT,
+}  # fmt: skip
 
 
 class Totals:
@@ -46,9 +52,12 @@ class Totals:
         self._broker = counts.broker
         self._clock = counts.broker.clock
         self._peers = peers
+        self._kept = counts.kept
+        self._background = counts.broker.background.patient
         peers.verbs["totals"] = self._serve
         self._task: Task | None = None
         self._found: JsonObject = {}
+        self._counted: JsonObject = {}  # since the start
         self._found_at = -FRESH_MS
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "totals": self._totals,
@@ -77,52 +86,59 @@ class Totals:
         if self._found_at <= now < self._found_at + FRESH_MS:
             return self._found
         if self._task is None:
-            self._task = Task(self._broker.background, self._walk())
+            self._task = Task(self._background, self._walk())
         yield self._task
         return self._found
 
     def _walk(self) -> Steps:
         try:
-            found = yield from self._add_up()
-            for name in COUNTERS:
-                found[name] = max(found[name], self._found.get(name, 0))
-            self._found, self._found_at = found, self._clock.now
+            held, counted = yield from self._add_up()
+            self._counted = highest(counted, self._counted)
+            counters = self._kept.go_on(self._counted)
+            yield self._kept.keep(counters)
+            self._found, self._found_at = {**held, **counters}, self._clock.now
         finally:
             self._task = None
 
     def _add_up(self) -> Steps:
-        """What is gone is looked at first: so nothing is counted twice, and a queue that goes before the walk comes to
-        it is missed this time."""
+        """Its result: what there is, and what was counted since the start. What is gone is looked at first: so nothing
+        is counted twice, and a queue that goes before the walk comes to it is missed this time."""
         broker = self._broker
-        sums, gone, count = QueueSums(), _as_of_now(broker.gone), 0
+        by_type = {name: _as_of_now(sums) for name, sums in broker.gone.items()}
+        sums_of: dict[str, QueueSums] = {}
+        count = 0
         for name in broker.vhost_names.after(None, len(broker.vhost_names)):
             vhost, last = broker.vhosts.get(name), None
             while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
                 for each in names:
                     queue = vhost.queues[each]
+                    sums = sums_of.get(queue.declaration.type)
+                    if sums is None:
+                        sums = sums_of[queue.declaration.type] = QueueSums()
                     queue.add_counts(sums)
                     queue.add_own_counters(sums)
                 count += len(names)
                 last = names[-1]
                 yield None
-        channels = yield from self._add_channels()
-        return {
-            **{name: getattr(sums, of) + gone[name] for name, of in _OF_QUEUES.items()},
-            **self._plain(),
-            **channels,
-            "queues": count,
-            "messages_ready": sums.ready,
-            "messages_unacknowledged": sums.unacked,
-            "messages": sums.ready + sums.unacked + sums.delayed,
-            "message_bytes_ready": sums.ready_bytes,
-            "consumers": sums.consumers,
-        }
+        channels, publishers = yield from self._add_channels()
+        held = {**self._held(), **_held_by(sums_of.values()), "queues": count, "publishers": publishers}
+        for queue_type, sums in sums_of.items():
+            gone = by_type.get(queue_type, {})
+            by_type[queue_type] = {name: value + gone.get(name, 0) for name, value in _as_of_now(sums).items()}
+        counted = {name: sum(each[name] for each in by_type.values()) for name in _OF_QUEUES}
+        letters = broker.dead_letters.published
+        for queue_type, published in letters.items():
+            by_type.setdefault(queue_type, dict.fromkeys(_OF_QUEUES, 0))
+            by_type[queue_type] |= {name: published[reason] for name, reason in _DEAD_LETTERS.items()}
+        return held, {**counted, **self._counters(), **channels, "by_type": by_type}
 
     def _add_channels(self) -> Steps:
+        """Its result: what channels have done, and how many of those that are open have published."""
         clients = self._counts.clients
         sums = clients.sums
-        received, sent = sums.received_bytes, sums.sent_bytes
-        published, confirmed, delivered = sums.published, sums.confirmed, sums.delivered
+        received, sent, publishers = sums.received_bytes, sums.sent_bytes, 0
+        published, to_confirm = sums.published, sums.to_confirm
+        confirmed, delivered = sums.confirmed, sums.delivered
         last = None
         while numbers := clients.numbers.after(last, _SLICE):
             for each in numbers:
@@ -132,25 +148,34 @@ class Totals:
                 for channel in one.channels.values():
                     if not channel.is_closing:
                         channel.count_published()
-                        published += channel.published + channel.confirms.published
+                        channel.count_sizes()
+                        own = channel.published + channel.confirms.published
+                        publishers += own > 0
+                        published += own
+                        to_confirm += channel.confirms.published
                         confirmed += channel.confirms.confirmed
-                        delivered += channel.first_tag + len(channel.unacked) - 1
+                        delivered += channel.delivered_count()
             last = numbers[-1]
             yield None
+        sizes = clients.message_sizes
         return {
             "recv_oct": received,
             "send_oct": sent,
             "publish": published,
+            "publish_confirm": to_confirm,
             "confirm": confirmed,
             "deliver_get": delivered,
-        }
+            "routed": clients.routed,
+            "publish_oct": sizes.octets,
+            "message_sizes": list(sizes.counts),
+        }, publishers
 
-    def _plain(self) -> JsonObject:
-        """What is an integer already."""
+    def _held(self) -> JsonObject:
+        """What there is, where that is an integer already."""
         counts, broker, clients = self._counts, self._broker, self._counts.clients
-        store, logins, disk = counts.store, counts.logins, counts.disk
-        page_bytes = store.pager.page_bytes
-        groups = list(counts.groups.all.values())
+        store = counts.store
+        pager = store.pager
+        quorum_bytes = sum(group.ram_bytes for group in counts.groups.all.values())
         return {
             "at": broker.clock.now,
             "connections": clients.open_count,
@@ -158,6 +183,24 @@ class Totals:
             "vhosts": len(broker.vhosts),
             "exchanges": sum(len(vhost.router.names) for vhost in broker.vhosts.values()),
             "bindings": sum(vhost.router.binding_count for vhost in broker.vhosts.values()),
+            "messages_delayed": sum(
+                len(each) for vhost in broker.vhosts.values() for each in vhost.delayed.values()
+            ),
+            "memory_used": pager.used + quorum_bytes,
+            "memory_quorum_queues": quorum_bytes,
+            "memory_assembling": pager.assembling,
+            "memory_budget": pager.budget_bytes,
+            "journal_bytes": store.journal.total_bytes,
+            "unsynced_bytes": counts.backlog_bytes(),
+        }
+
+    def _counters(self) -> JsonObject:
+        """What was counted, where that is an integer already."""
+        counts, broker, clients = self._counts, self._broker, self._counts.clients
+        store, logins, disk = counts.store, counts.logins, counts.disk
+        pager = store.pager
+        page_bytes = pager.page_bytes
+        return {
             "connection_created": clients.opened,
             "connection_closed": clients.closed,
             "channel_created": clients.channels_opened,
@@ -176,21 +219,33 @@ class Totals:
             "return_unroutable": broker.returned,
             "drop_unroutable": broker.unroutable - broker.returned,
             "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
-            "memory_used": store.pager.used + sum(group.ram_bytes for group in groups),
-            "memory_budget": store.pager.budget_bytes,
-            "pages_stored": store.pager.pages_stored,
-            "pages_loaded": store.pager.pages_loaded,
+            "pages_stored": pager.pages_stored,
+            "pages_loaded": pager.pages_loaded,
             "io_sync_count": disk.syncs,
             "io_sync_ms": round(disk.seconds * 1000, 3),
-            "io_write_count": disk.syncs + store.pager.pages_stored,
-            "io_write_bytes": disk.written_bytes + store.pager.pages_stored * page_bytes,
-            "io_read_count": store.pager.pages_loaded,
-            "io_read_bytes": store.pager.pages_loaded * page_bytes,
-            "disk_writes": store.pager.pages_stored,
-            "disk_reads": store.pager.pages_loaded,
-            "journal_bytes": store.journal.total_bytes,
-            "unsynced_bytes": counts.backlog_bytes(),
+            "io_write_count": disk.syncs + pager.pages_stored,
+            "io_write_bytes": disk.written_bytes + pager.pages_stored * page_bytes,
+            "io_read_count": pager.pages_loaded,
+            "io_read_bytes": pager.pages_loaded * page_bytes,
+            "disk_writes": pager.pages_stored,
+            "disk_reads": pager.pages_loaded,
         }
+
+
+def _held_by(sums: Iterable[QueueSums]) -> JsonObject:
+    """What queues of all types hold."""
+    names = (
+        "messages_ready", "messages_unacknowledged", "messages", "messages_leased", "message_bytes_ready", "consumers",
+    )  # fmt: skip
+    held = dict.fromkeys(names, 0)
+    for each in sums:
+        held["messages_ready"] += each.ready
+        held["messages_unacknowledged"] += each.unacked
+        held["messages"] += each.ready + each.unacked + each.delayed
+        held["messages_leased"] += each.leased
+        held["message_bytes_ready"] += each.ready_bytes
+        held["consumers"] += each.consumers
+    return held
 
 
 def _as_of_now(sums: QueueSums) -> dict[str, int]:

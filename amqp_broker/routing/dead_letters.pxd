@@ -15,6 +15,7 @@ cdef class LetterRoute:
     cdef public bint is_plain
     cdef public bint may_need_receipt
     cdef public dict routes
+    cdef public list published
 
     cdef bint holds(self, dict vhosts) except -1
     cdef list remember(self, Message letter)
@@ -30,6 +31,7 @@ cdef class DeadLetters:
     cdef public bint is_posting
     cdef public list refused
     cdef public long long cycles_dropped
+    cdef public dict published
 
     @cython.locals(copies=Py_ssize_t, receipt=JointReceipt)
     cpdef Py_ssize_t post(self, object queue, Entry entry, object reason, long long now) except? -2

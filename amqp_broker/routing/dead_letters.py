@@ -65,9 +65,10 @@ class LetterRoute:
 
     exchange, own_key: as short strings; own_key None: that of the message. is_plain: nothing about a message but its
     routing key decides; then `routes` has the queues by address. may_need_receipt: `needs_receipt` of some of them.
+    published: those of its type of queue (DeadLetters).
     """
 
-    def __init__(self, queue: Queue, vhost: VHost, exchange: str) -> None:
+    def __init__(self, queue: Queue, vhost: VHost, exchange: str, published: list[int]) -> None:
         self.queue = queue
         self.vhost = vhost
         self.settings = queue.settings
@@ -78,6 +79,7 @@ class LetterRoute:
         self.is_plain = not vhost.router.depends_on_message(exchange)
         self.may_need_receipt = not self.is_plain
         self.routes: dict[bytes, list[Queue]] = {}
+        self.published = published
 
     def holds(self, vhosts: dict[str, VHost]) -> bool:
         """Whether nothing has changed."""
@@ -103,7 +105,8 @@ class LetterRoute:
 class DeadLetters:
     """Publishes the dead letters of a node (Post of queues/letters.py). backlog: how many that publishes to classic
     queues have made wait to be posted, and can be. is_posting: one is being published. refused: what full queues have
-    refused in this turn, and are to post."""
+    refused in this turn, and are to post. published: how many had somewhere to go, by the type of their queue and by
+    Reason."""
 
     def __init__(self, host: LetterHost) -> None:
         self._host = host
@@ -115,6 +118,7 @@ class DeadLetters:
         self._route_count = 0
         self._receipt: JointReceipt | None = None
         self.cycles_dropped = 0
+        self.published: dict[str, list[int]] = {}
 
     def refuse(self, queue: ClassicQueue, message: Message) -> None:
         """A full queue refuses a message, which becomes a dead letter before the turn ends (`work`)."""
@@ -181,6 +185,7 @@ class DeadLetters:
             delayed = route.delayed
             if not route.queues and not delayed:
                 return -1
+        letter_route.published[reason] += 1
         if reason is not Reason.REJECTED:
             queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
         if (
@@ -208,7 +213,8 @@ class DeadLetters:
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
             return None
-        letter_route = LetterRoute(queue, vhost, exchange)
+        published = self.published.setdefault(queue.declaration.type, [0] * (1 + len(Reason)))
+        letter_route = LetterRoute(queue, vhost, exchange, published)
         if not queue.is_deleted:
             if len(self._letter_routes) >= _MOST_WAYS:
                 self._forget_all()

@@ -30,13 +30,13 @@ cdef class Driver:
     cdef object _late
     cdef object _job
     cdef double _syncs_until
-    cdef double _spent_s
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
     cdef double _rest_s
     cdef public object room
     cdef object _syncer
     cdef object _checker
+    cdef object _filer
     cdef object _timer
     cdef long long _timer_at
     cdef long long _due

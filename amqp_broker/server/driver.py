@@ -23,6 +23,7 @@ import cython
 from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
+from amqp_broker.turn.file_work import FileWork
 from amqp_broker.turn.timings import Timings
 from raft.errors import PeerProtocolError
 from storage.errors import SyncFailed
@@ -30,7 +31,6 @@ from storage.errors import SyncFailed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from amqp_broker.audit.work import AuditWork
     from amqp_broker.auth.hashing import PasswordHash
     from amqp_broker.connection.connection import Connection
     from amqp_broker.connection.logins import PasswordCheck
@@ -56,12 +56,12 @@ _SLOW_SYNC_S = 0.01
 _LEAST_REST_S = 0.1
 _MOST_REST_S = 60.0
 #: So many syncs may follow upon each other before other input is read, the last of them begun within so many seconds of
-#: the turn's first input: what was committed may be much to do.
+#: the turn's first input, background work included: what was committed may be much to do.
 _MOST_SYNCS = 4
-_SYNCS_S = 0.003
+_SYNCS_S = 0.002
 #: Newcomers and those who send much are read for so long in one turn, seconds; who is left is read in the next, in the
 #: order in which they came, so that those who say little never wait for a crowd.
-_BULK_S = 0.003
+_BULK_S = 0.002
 #: How long to wait before a write that failed for want of room is tried again, seconds.
 _FULL_DISK_RETRY_S = 1.0
 
@@ -130,8 +130,7 @@ class Driver:
         self._turn_ended_at = 0.0
         self._late: deque[TcpTransport] = deque()
         self._job: SyncJob | None = None
-        self._syncs_until = 0.0  # of those that follow upon each other, 0: none was yet
-        self._spent_s = 0.0
+        self._syncs_until = 0.0  # in the loop, of this turn
         self._inline_bytes = config.inline_sync_bytes
         self._inline_again_at = 0.0
         self._rest_s = _LEAST_REST_S
@@ -141,6 +140,7 @@ class Driver:
         clients.allow(self.room.connections, self.room.most - SPARE)
         self._syncer = started_thread("sync")
         self._checker = started_thread("login")
+        self._filer = started_thread("files")  # who checks passwords takes his time
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
         self._due = 0
@@ -154,6 +154,7 @@ class Driver:
             gc.callbacks.append(self._collected)
         self._pace = CommonPace(config.background_time_ms / 1000.0)
         background.set_pace(self._pace)
+        background.set_patience(TimedPace(config.management_turn_time_us / 1_000_000.0))
         node.turn_share.set_pace(TimedPace(_BULK_S))
 
     def now(self) -> int:
@@ -244,10 +245,11 @@ class Driver:
         if self._is_over:
             return
         self._pace.is_new = True
-        self._syncs_until = 0.0
-        self._spent_s = spent_s
+        self._syncs_until = monotonic() + _SYNCS_S - spent_s
         syncs = 0
         try:
+            if self._jobs:
+                self._write(self.node.take_dirty())  # what is answered does not wait for slices of other work
             # What was synced at once is confirmed by a turn of its own.
             while self._run_turn(syncs < _MOST_SYNCS):
                 syncs += 1
@@ -278,7 +280,8 @@ class Driver:
             for name, frames in turn.peers:
                 links.send(name, frames)  # what a link that is lost does not take is said again
         for check in turn.checks:
-            self._checker.submit(self._run_check, check)
+            thread = self._filer if isinstance(check, FileWork) else self._checker
+            thread.submit(self._run_check, check)
         if timings is not None:
             timings.since("turn", began)
         is_synced = turn.wants_sync and self._sync(may_sync)
@@ -397,8 +400,8 @@ class Driver:
 
     # -- passwords -----------------------------------------------------------------------------------------------------
 
-    def _run_check(self, check: PasswordCheck | PasswordHash | AuditWork) -> None:
-        """In the login thread."""
+    def _run_check(self, check: PasswordCheck | PasswordHash | FileWork) -> None:
+        """In the thread for it."""
         try:
             check.run()
         except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
@@ -406,7 +409,7 @@ class Driver:
         else:
             self._loop.call_soon_threadsafe(self._checked, check)
 
-    def _checked(self, check: PasswordCheck | PasswordHash | AuditWork) -> None:
+    def _checked(self, check: PasswordCheck | PasswordHash | FileWork) -> None:
         try:
             self.node.checked(check, self.now())
         except Exception as error:
@@ -428,8 +431,6 @@ class Driver:
             self._syncer.submit(self._run_job, job)
             return False
         began = monotonic()
-        if not self._syncs_until:
-            self._syncs_until = began + _SYNCS_S - self._spent_s
         if began < self._inline_again_at or began > self._syncs_until:
             self._syncer.submit(self._run_job, job)
             return False
@@ -553,6 +554,7 @@ class Driver:
         if self._timings is not None:
             gc.callbacks.remove(self._collected)
         self._checker.shutdown(wait=True, cancel_futures=True)
+        self._filer.shutdown(wait=True, cancel_futures=True)
         self._syncer.shutdown(wait=True, cancel_futures=True)
 
 

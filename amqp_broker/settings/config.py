@@ -390,6 +390,13 @@ class Config(ClusterConfig):
         "How long work that costs by the number of messages, queues or bindings goes on before others have their turn.",
         minimum=1,
     )
+    management_turn_time_us: int = setting(
+        COUNT,
+        100,
+        LIMITS,
+        "How long what the management asks of the node lengthens a turn: microseconds; what is begun then is ended.",
+        minimum=1,
+    )
     max_header_size_bytes: int = setting(
         SIZE,
         128 * KIB,
@@ -446,6 +453,15 @@ class Config(ClusterConfig):
     trace_events_per_second: int = setting(
         COUNT, 500, LIMITS, "What one trace records in a second; of the rest it counts how much there was.", minimum=10
     )
+    statistics_objects: int = setting(
+        COUNT,
+        50_000,
+        LIMITS,
+        "Of so many queues, connections, channels and exchanges together the management process remembers what they "
+        "counted, for rates: some 1.5 KiB of memory each. Of more, those that were looked at last.",
+        minimum=100,
+        maximum=10_000_000,
+    )
     trace_events_kept: int = setting(
         COUNT,
         10_000,
@@ -494,6 +510,29 @@ class Config(ClusterConfig):
         LIMITS,
         "For so long a consumer of a group that was cancelled may settle what it holds, before the next one reads on.",
         minimum=0,
+    )
+    stream_compaction_ms: int = setting(
+        DURATION,
+        60 * SECOND,
+        LIMITS,
+        "So often a stream with x-stream-compact is looked at for whether it is worth compacting.",
+        minimum=10,
+    )
+    stream_compaction_percent: int = setting(
+        COUNT,
+        50,
+        LIMITS,
+        "It is when so much of it in octets is not compacted yet, in percent.",
+        minimum=1,
+        maximum=100,
+    )
+    stream_compaction_keys_bytes: int = setting(
+        SIZE,
+        64 * MIB,
+        LIMITS,
+        "RAM for the keys of the stream that a node compacts, one at a time; a key takes 200 octets. A stream whose "
+        "new part has more of them is compacted in several goes.",
+        minimum=64 * KIB,
     )
     max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
     max_claim_messages: int = setting(

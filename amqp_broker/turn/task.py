@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeAlias
 
 from amqp_broker.turn.completion import Completion
-from queues.background import Background
+from queues.background import Jobs
 from storage.errors import StorageError
 
 log = logging.getLogger("amqp_broker")
@@ -47,7 +47,7 @@ class Task(Completion[Any]):  # see above
     """Steps on their way; itself an Awaited. on_progress: called after each slice. error: what ended it, if it is not
     a result."""
 
-    def __init__(self, background: Background, steps: Steps, on_progress: Callable[[], None] | None = None) -> None:
+    def __init__(self, background: Jobs, steps: Steps, on_progress: Callable[[], None] | None = None) -> None:
         super().__init__()
         self.error: Exception | None = None
         self.on_progress = on_progress

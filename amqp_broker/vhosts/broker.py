@@ -89,7 +89,7 @@ class Broker:
     """Everything of a node that is not a connection. recovery: what the journal had at the start, until everything is
     built. types: of queues, by name; to them the broker is the TypeHost. vhost_names: in their order. unroutable,
     returned (those of them that were mandatory): messages. queues_declared, queues_created: by clients of this node;
-    queues_deleted: by it, for whatever reason; gone: what was counted of queues that are no more."""
+    queues_deleted: by it, for whatever reason; gone: what was counted of queues that are no more, by their types."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Broker:
         self.unroutable = self.returned = 0
         self.unroutable_ring = UnroutableRing(config.unroutable_kept)
         self.taps = NodeTaps(self.vhosts, store, timers, clock)
-        self.gone = QueueSums()
+        self.gone: dict[str, QueueSums] = {}
         self.queues_declared = self.queues_created = self.queues_deleted = 0
         self.page_checks: list[PageCheck] = []
         self.recovery = Recovery(store.pager)
@@ -498,7 +498,7 @@ class Broker:
         vhost.queue_changed(queue.name)
         self.queue_count -= 1
         count = self._type_of(queue).delete(queue)
-        queue.add_own_counters(self.gone)
+        queue.add_own_counters(self.gone.setdefault(queue.declaration.type, QueueSums()))
         queue.add_counters(vhost.gone)
         self.dead_letters.forget(queue)
         if not self.is_recorded(queue):

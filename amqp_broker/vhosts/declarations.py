@@ -178,10 +178,16 @@ class Declarations:
                 f"cannot declare queue '{name}' in vhost '{vhost.name}': x-stream-source names '{source}', which has "
                 f"{which}"
             )
-        if stream is None or stream.stream_source() is None:
+        found = stream.stream_source() if stream is not None else None
+        if found is None:
             raise precondition_failed(
                 f"cannot declare queue '{name}' in vhost '{vhost.name}': x-stream-source names '{source}', and there "
                 f"is no stream of this name: declare that first"
+            )
+        if found.is_compacted():
+            raise precondition_failed(
+                f"cannot declare queue '{name}' in vhost '{vhost.name}': x-stream-source names '{source}', which is "
+                f"compacted, by each node for itself, so that no queue over it is the same on all: consume the stream"
             )
 
     def _add_queue(

@@ -41,9 +41,9 @@ def start_logging(level: str, log_format: str) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def run(url: str, places: Places, *, ends_with_parent: bool) -> int:
+def run(url: str, places: Places, *, ends_with_parent: bool, statistics_objects: int) -> int:
     """Serve until it is to stop. Returns the exit status."""
-    return _in_loop(_serve(url, places, ends_with_parent))
+    return _in_loop(_serve(Services(url, places.names(), statistics_objects), places, ends_with_parent))
 
 
 def _in_loop(main: Coroutine[object, None, int]) -> int:
@@ -54,8 +54,7 @@ def _in_loop(main: Coroutine[object, None, int]) -> int:
     return uvloop.run(main)
 
 
-async def _serve(url: str, places: Places, ends_with_parent: bool) -> int:
-    services = Services(url, places.names())
+async def _serve(services: Services, places: Places, ends_with_parent: bool) -> int:
     programs = (
         (application(services, Pages(services, Api(services, api_endpoints()))), places.api),
         (application(services, Api(services, metrics_endpoints(), "")), places.prometheus),

@@ -23,8 +23,8 @@ from amqp_broker.web.errors import bad_request
 SAMPLE_EVERY_S: Final = 5
 HISTORY_S: Final = 3600
 _LEAST_GAP_MS: Final = 1000
-#: What was not read for so long is forgotten when something else needs its place.
-_MOST_OBJECTS: Final = 50_000
+#: The setting statistics_objects, where nobody says another.
+MOST_OBJECTS: Final = 50_000
 _MOST_SAMPLES: Final = 500
 #: Of so many objects an hour is kept: some 400 kB each.
 _MOST_WATCHED: Final = 32
@@ -43,9 +43,10 @@ class Reading:
 
 class Readings:
     """The last two readings of each object: what the newest says against the one before. Of the few that were looked at
-    last by themselves, an hour of readings."""
+    last by themselves, an hour of readings. most: of so many objects; what was not read for long makes room."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_OBJECTS) -> None:
+        self._most = most
         self._known: dict[tuple[str, str], tuple[Reading | None, Reading]] = {}
         self._watched: dict[tuple[str, str], History] = {}
         self._guard = threading.Lock()
@@ -86,7 +87,7 @@ class Readings:
             else:
                 pair = known
             self._known[key] = pair
-            if len(self._known) > _MOST_OBJECTS:
+            if len(self._known) > self._most:
                 del self._known[next(iter(self._known))]
             return pair
 

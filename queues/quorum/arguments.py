@@ -40,7 +40,10 @@ _OF_OTHER_TYPES = (
     "x-queue-master-locator",
     "x-max-age",
     "x-stream-max-segment-size-bytes",
+    "x-stream-compact",
     "x-stream-filter-size-bytes",
+    "x-stream-key",
+    "x-stream-tombstone-age",
     "x-initial-cluster-size",
     "x-stream-partitions",
 )

@@ -58,9 +58,10 @@ class CursorQueue(QuorumQueue):
     # -- its stream ----------------------------------------------------------------------------------------------------
 
     def look_for(self, streams: Mapping[int, Stream], clock: int) -> None:
-        """Find its stream, if it has none yet. Raises CorruptRecord, OSError."""
+        """Find its stream, if it has none yet. One that is compacted it leaves alone: members have other parts of it,
+        and would read different things there. Raises CorruptRecord, OSError."""
         stream = streams.get(self.stream_id)
-        if stream is not None and self.place.stream is None and not self.place.is_gone:
+        if stream is not None and not stream.settings.key and self.place.stream is None and not self.place.is_gone:
             stream.followers[self.queue_id] = None
             settings: CursorSettings = self.settings
             self.place.follow(stream, settings.start, clock)

@@ -14,7 +14,7 @@ An exception out of `apply`, `checkpoint` or an install leaves it unusable: the 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any, Protocol
 
 from queues.pager import Pager
@@ -30,6 +30,7 @@ from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.resting import Resting
 from queues.quorum.settings import QuorumSettings
 from queues.stream.commands import AppendChunk
+from queues.stream.compacted import Compacted
 from queues.stream.place import Place
 from queues.stream.placement import ChunkPlacer
 from queues.stream.places import name_streams
@@ -105,7 +106,7 @@ class QueueGroupMachine:
         chunks = list(chunks_of(capture(execution.state, True), self.pager))
         dropped, execution.dropped = execution.dropped, []
         execution.dropped_bytes = 0  # of places that this checkpoint does not name
-        self._places.checkpoint_captured(dropped, named)
+        self._places.checkpoint_captured(dropped, named, _compacted(execution.state.streams.values()))
         self.pager.has_named_pages = True
         return chunks
 
@@ -132,7 +133,11 @@ class QueueGroupMachine:
         """The state is that of the image now; the node is told what it has missed. Raises Malformed."""
         state = self._present_install().finish()
         self._install = None
-        self._execution.replace(state).discard()
+        before = self._execution.replace(state)
+        for queue_id, stream in state.streams.items():
+            if stream.settings.key:
+                stream.has_taken_over(before.streams.get(queue_id))
+        before.discard()
 
     def abort_install(self) -> None:
         """Forget what has come."""
@@ -330,8 +335,15 @@ class QueueGroupMachine:
         if self._places.is_retiring:
             execution = self._execution
             spared = [*execution.dropped, *self._installing(), *self.placer.queue_ids()]
-            self._places.synced(position, execution.state, spared)
+            for compacted, below in self._places.synced(position, execution.state, spared):
+                compacted.synced = max(below, compacted.synced)
 
     def digest(self) -> bytes:
         """Equal on all members that have applied the same entries."""
         return digest_of(self._execution.state, self.pager)
+
+
+def _compacted(streams: Iterable[Stream]) -> list[tuple[Compacted, int]]:
+    """Up to where streams are compacted now."""
+    found = [stream.log.compacted for stream in streams if stream.settings.key]
+    return [(compacted, compacted.below) for compacted in found]

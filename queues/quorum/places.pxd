@@ -11,4 +11,4 @@ cdef class Places:
 
     cpdef void collect(self) except *
     cpdef void end_turn(self, long long position) except *
-    cpdef void synced(self, long long position, object known, object dropped) except *
+    cpdef list synced(self, long long position, object known, object dropped)

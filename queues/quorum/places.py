@@ -25,17 +25,22 @@ from queues.quorum.image import Part, chunks_of
 from queues.quorum.queue import QuorumQueue
 from queues.quorum.resting import Resting
 from queues.ready import Ready
+from queues.stream.compacted import Compacted
 
 #: Dead places of fewer octets are worth no checkpoint.
 _DEAD_BYTES = 8 * 1024 * 1024
 
 
 class _Group:
-    """Places, and queues whose folders may go, once the journal is synced up to `position` (None: not known yet)."""
+    """Places, and queues whose folders may go, once the journal is synced up to `position` (None: not known yet); and
+    up to where streams are compacted in the checkpoint."""
 
-    def __init__(self, places: list[tuple[int, Any]], queue_ids: list[int]) -> None:
+    def __init__(
+        self, places: list[tuple[int, Any]], queue_ids: list[int], compacted: list[tuple[Compacted, int]]
+    ) -> None:
         self.places = places
         self.queue_ids = queue_ids
+        self.compacted = compacted
         self.position: int | None = None
 
 
@@ -70,12 +75,14 @@ class Places:
         """Whether so much is dead that only a new checkpoint lets go of."""
         return self.dead_bytes > _DEAD_BYTES and 2 * self.dead_bytes > self.named_bytes
 
-    def checkpoint_captured(self, dropped: list[int], named_bytes: int) -> None:
+    def checkpoint_captured(
+        self, dropped: list[int], named_bytes: int, compacted: list[tuple[Compacted, int]]
+    ) -> None:
         """What is dead now, and the queues that are gone, are not in the checkpoint that is being written. named_bytes:
-        of places that it names."""
+        of places that it names. compacted: up to where it has streams compacted."""
         self.collect()
         self.named_bytes, self.dead_bytes = named_bytes, 0
-        self._retiring.append(_Group(self._named, dropped))
+        self._retiring.append(_Group(self._named, dropped, compacted))
         self._named = []
 
     def end_turn(self, position: int) -> None:
@@ -98,18 +105,24 @@ class Places:
         """Whether places wait for the disk, or for an export's end."""
         return bool(self._retiring)
 
-    def synced(self, position: int, known: Container[int], dropped: Container[int]) -> None:
+    def synced(
+        self, position: int, known: Container[int], dropped: Container[int]
+    ) -> list[tuple[Compacted, int]]:
         """The journal is on the disk so far. known: the queues that exist; dropped: those that are gone since the last
-        checkpoint was captured. Raises OSError."""
+        checkpoint was captured. Returns up to where checkpoints that are on the disk now have streams compacted. Raises
+        OSError."""
         retiring = self._retiring
+        compacted: list[tuple[Compacted, int]] = []
         while retiring and not self.exports and retiring[0].position is not None and retiring[0].position <= position:
             group = retiring.popleft()
+            compacted += group.compacted
             self._release(group.places)
             later = self.queue_ids()
             for queue_id in group.queue_ids:
                 # It may have come again, and gone again: a checkpoint that is not synced yet has that.
                 if queue_id not in known and queue_id not in dropped and queue_id not in later:
                     self._pager.page_store.drop_queue(queue_id)
+        return compacted
 
     def _release(self, places: list[tuple[int, Any]]) -> None:
         for queue_id, location in places:

@@ -24,6 +24,7 @@ cdef class Chunk:
     cdef readonly bytes bloom
     cdef readonly list runs
     cdef readonly Py_ssize_t records
+    cdef readonly bint has_holes
     cdef readonly Py_ssize_t start
     cdef readonly Py_ssize_t end
     cdef Py_ssize_t _at
@@ -31,5 +32,9 @@ cdef class Chunk:
     @cython.locals(octets=bytes, at=Py_ssize_t, end=Py_ssize_t, number=Py_ssize_t)
     cpdef int check(self) except -1
     cpdef Chunk apart(self)
+    @cython.locals(at=Py_ssize_t)
+    cpdef Py_ssize_t place_of(self, Py_ssize_t number) except -2
+    @cython.locals(at=Py_ssize_t, packed=bytearray)
+    cpdef bytes keeping(self, object places, Py_ssize_t filter_bytes)
     @cython.locals(at=Py_ssize_t)
     cpdef object without(self, object dropped, Py_ssize_t filter_bytes)

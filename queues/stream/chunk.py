@@ -1,8 +1,8 @@
 """Chunks: what a node's clients published to a stream in one turn, as one run of octets with a checksum.
 
-    u8 version; u8 flags (1: has a filter); u16 octets of the filter; u16 producers; u32 records; u32 octets of the
-    records; u32 CRC-32 of all that follows; filter; producers: each a short name, u64 first sequence, u32 first record,
-    u32 records; records (record.py)
+    u8 version; u8 flags (1: has a filter; 2: has holes); u16 octets of the filter; u16 producers; u32 records; u32
+    octets of the records; u32 CRC-32 of all that follows (of one with holes, of the head too, with 0 in this place);
+    filter; producers: each a short name, u64 first sequence, u32 first record, u32 records; records (record.py)
 
 It is the same in a command of the log, in a page and on its way to another node. Offsets and time are not in it: they
 are given when it is applied, and stand beside it wherever it is kept.
@@ -11,6 +11,8 @@ Invariants:
 1. A chunk has a record at least; records are numbered from 0 in their order. After a part of it was dropped (runs that
    were known) the rest is packed anew, so that this holds again.
 2. The runs of producers do not overlap, and rise.
+3. One with holes is what compaction has left of a chunk: its records have the numbers that they had, which rise, and
+   `records` is how many there were. It is in pages alone: no command has one. It has no producers.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ if not cython.compiled:
     from queues.stream.record import check_record, filter_hash_of, next_record, put_record
 
 VERSION = 1
-_HAS_FILTER = 1
+_HAS_FILTER, _HAS_HOLES = 1, 2
 _HEAD = struct.Struct(">BBHHLLL")
 HEAD_BYTES = _HEAD.size
 _RUN = struct.Struct(">QLL")
@@ -89,23 +91,32 @@ class ChunkBuilder:
         return octets
 
 
-def encode_chunk(bloom: bytes, runs: Iterable[Run], records: int, packed: bytes) -> bytes:
+def encode_chunk(
+    bloom: bytes, runs: Iterable[Run], records: int, packed: bytes, has_holes: bool = False
+) -> bytes:
     """A chunk of packed records. bloom: its filter, b"" for none."""
     runs = list(runs)
     parts = [bloom]
     for producer, sequence, record, count in runs:
         parts += [bytes([len(producer)]), producer, _RUN.pack(sequence, record, count)]
     parts.append(packed)
-    checksum = 0
+    flags = (_HAS_FILTER if bloom else 0) | (_HAS_HOLES if has_holes else 0)
+    checksum = _checksum_of_head(flags, len(bloom), len(runs), records, len(packed)) if has_holes else 0
     for part in parts:
         checksum = crc32(part, checksum)
-    flags = _HAS_FILTER if bloom else 0
     return b"".join((_HEAD.pack(VERSION, flags, len(bloom), len(runs), records, len(packed), checksum), *parts))
 
 
+def _checksum_of_head(flags: int, bloom: int, runs: int, records: int, packed: int) -> int:
+    """What the checksum begins with. The head of one with holes is covered: its number of records says nothing of how
+    many follow, so that nothing else would show damage there, or that a whole one is taken for one with holes."""
+    found: int = crc32(_HEAD.pack(VERSION, flags, bloom, runs, records, packed, 0))
+    return found
+
+
 class Chunk:
-    """A chunk that was looked at. records: how many. start: where the first of them begins in `octets`, end: where the
-    last one ends."""
+    """A chunk that was looked at. records: how many; has_holes: some of them are not there any more. start: where the
+    first of them begins in `octets`, end: where the last one ends."""
 
     def __init__(self, octets: bytes, at: int = 0, is_sound: bool = False) -> None:
         """is_sound: somebody has compared the checksum. Raises Malformed for what is no chunk of this version, or whose
@@ -118,15 +129,17 @@ class Chunk:
         body = at + HEAD_BYTES
         self._at = at
         self.records: int = records
+        self.has_holes = bool(flags & _HAS_HOLES)
         self.octets = octets
         self.bloom = octets[body : body + bloom]
         self.runs, self.start = _read_runs(octets, body + bloom, runs)
         self.end = self.start + packed
-        if self.end > len(octets) or bool(bloom) != bool(flags & _HAS_FILTER) or flags & ~_HAS_FILTER:
+        if self.end > len(octets) or bool(bloom) != bool(flags & _HAS_FILTER) or flags & ~(_HAS_FILTER | _HAS_HOLES):
             raise Malformed(f"a chunk with flags {flags:#x} and {bloom} + {packed} octets is cut")
-        if not is_sound and crc32(memoryview(octets)[body : self.end]) != checksum:
+        began = _checksum_of_head(flags, bloom, runs, records, packed) if flags & _HAS_HOLES else 0
+        if not is_sound and crc32(memoryview(octets)[body : self.end], began) != checksum:
             raise Malformed("the checksum of a chunk is wrong")
-        if not self.records or self.records * _LEAST_RECORD > packed:
+        if not self.records or (1 if self.has_holes else self.records) * _LEAST_RECORD > packed:
             raise Malformed(f"{self.records} records in {packed} octets")
 
     def apart(self) -> Chunk:
@@ -136,6 +149,8 @@ class Chunk:
     def check(self) -> None:
         """Whether its records fill it and count as they should: of what comes from elsewhere. Raises Malformed."""
         octets, at, end = self.octets, self.start, self.end
+        if self.has_holes:
+            raise Malformed("a chunk with holes, which only pages have")
         for number in range(self.records):
             if at + _LEAST_RECORD > end or get_u32(octets, at + 4) != number:
                 raise Malformed(f"record {number} of a chunk is not where it should be")
@@ -155,6 +170,24 @@ class Chunk:
         while at < self.end:
             yield at
             at = next_record(self.octets, at)
+
+    def place_of(self, number: int) -> int:
+        """Where the record of this number begins, -1 if it is not there any more."""
+        for at in self.places():
+            if get_u32(self.octets, at + 4) >= number:
+                return at if get_u32(self.octets, at + 4) == number else -1
+        return -1
+
+    def keeping(self, places: Iterable[int], filter_bytes: int) -> bytes:
+        """The chunk with these records alone, one at least, which keep their numbers."""
+        packed = bytearray()
+        values: dict[int, None] = {}
+        for at in places:
+            packed += self.octets[at : next_record(self.octets, at)]
+            if value := filter_hash_of(self.octets, at):
+                values[value] = None
+        found = Bloom.of(values, filter_bytes).octets if values else b""
+        return encode_chunk(found, (), self.records, bytes(packed), has_holes=True)
 
     def without(self, dropped: Iterable[Run], filter_bytes: int) -> bytes | None:
         """The chunk without the records of these runs, each the beginning of one of its own, packed anew; None if

@@ -30,6 +30,8 @@ LEAVE_PARTITIONS = 30
 OPEN_GROUP = 31
 #: Those between are of other queues (queues/quorum/commands.py).
 MOVE_GROUP = 42
+COMPACTED = 43
+COMPACT = 44
 
 
 class OpenStream(NamedTuple):
@@ -144,13 +146,26 @@ class MoveGroup(NamedTuple):
     position: int
 
 
+class CompactedTo(NamedTuple):
+    """The node has compacted its pages of the stream up to this offset, and a checkpoint on its disk says so."""
+
+    queue_id: int
+    below: int
+
+
+class Compact(NamedTuple):
+    """Every member compacts now what is there. It changes nothing that members agree on."""
+
+    queue_id: int
+
+
 StreamCommand = (
     OpenStream | AppendChunk | Trim | HoldStream | JoinGroup | LeaveGroup | StorePosition | SeekGroup | ForgetGroup
-    | JoinPartitions | LeavePartitions | OpenGroup | MoveGroup
+    | JoinPartitions | LeavePartitions | OpenGroup | MoveGroup | CompactedTo | Compact
 )  # fmt: skip
 STREAM_COMMANDS: tuple[type, ...] = (
     OpenStream, AppendChunk, Trim, HoldStream, JoinGroup, LeaveGroup, StorePosition, SeekGroup, ForgetGroup,
-    JoinPartitions, LeavePartitions, OpenGroup, MoveGroup,
+    JoinPartitions, LeavePartitions, OpenGroup, MoveGroup, CompactedTo, Compact,
 )  # fmt: skip
 _AboutGroup = (
     LeaveGroup | StorePosition | JoinGroup | SeekGroup | ForgetGroup | JoinPartitions | LeavePartitions | OpenGroup
@@ -171,6 +186,11 @@ def _put_append(buffer: Buffer, command: AppendChunk) -> None:
 def _put_trim(buffer: Buffer, command: Trim) -> None:
     buffer.put_u64(command.queue_id)
     buffer.put_u64(command.first)
+
+
+def _put_compacted(buffer: Buffer, command: CompactedTo) -> None:
+    buffer.put_u64(command.queue_id)
+    buffer.put_u64(command.below)
 
 
 def _put_hold(buffer: Buffer, command: HoldStream) -> None:
@@ -223,6 +243,8 @@ WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
     LeavePartitions: (LEAVE_PARTITIONS, _put_group),
     OpenGroup: (OPEN_GROUP, _put_group),
     MoveGroup: (MOVE_GROUP, _put_group),
+    CompactedTo: (COMPACTED, _put_compacted),
+    Compact: (COMPACT, lambda buffer, command: buffer.put_u64(command.queue_id)),
 }
 
 READERS: dict[int, Callable[[Reader], StreamCommand]] = {
@@ -241,4 +263,6 @@ READERS: dict[int, Callable[[Reader], StreamCommand]] = {
     LEAVE_PARTITIONS: lambda reader: LeavePartitions(reader.u64(), reader.name(), reader.u64()),
     OPEN_GROUP: lambda reader: OpenGroup(reader.u64(), reader.name(), reader.u64()),
     MOVE_GROUP: lambda reader: MoveGroup(reader.u64(), reader.name(), reader.u64()),
+    COMPACTED: lambda reader: CompactedTo(reader.u64(), reader.u64()),
+    COMPACT: lambda reader: Compact(reader.u64()),
 }

@@ -9,6 +9,8 @@ from queues.pager import Pager
 from queues.quorum.effects import Refusal
 from queues.stream.commands import (
     AppendChunk,
+    Compact,
+    CompactedTo,
     ForgetGroup,
     HoldStream,
     JoinGroup,
@@ -43,6 +45,10 @@ def execute(
         stream.append(command.chunk, clock, command.place)
     elif isinstance(command, Trim):
         stream.trim(command.first)
+    elif isinstance(command, CompactedTo):
+        stream.claim(node, command.below)
+    elif isinstance(command, Compact):
+        stream.log.compacted.wanted = stream.next
     elif isinstance(command, HoldStream):
         hold = Hold(command.offset, command.until) if command.until else None
         return stream, None if stream.hold(command.name, hold, clock) else Refusal.FULL

@@ -7,9 +7,11 @@
                   u32 n, n x (short name, u64 position, u64 delivered, u64 generation,
                               u32 m, m x (short node, u64 number): members): groups,
                   u32 n, n x (short name, u32 m, m x (short node, u64 number): members,
-                              u32 p, p x (u32 place of its member + 1, or 0): partitions): shares
-    STREAM_NAMES  n x (u32 records, u64 first, u64 time, u32 segment, u64 offset, u32 length): the pages on the disk
-    STREAM_PAGE   u32 records, u64 first, u64 time, octets
+                              u32 p, p x (u32 place of its member + 1, or 0): partitions): shares,
+                  u32 n, n x (short node, u64 offset): up to where nodes have compacted it
+    STREAM_COMPACTED u64 below, u64 needed, u64 tombstones, u64 first of them, u64 its time: of this member's pages
+    STREAM_NAMES  n x (u64 offsets, u64 first, u64 time, u32 segment, u64 offset, u32 length): the pages on the disk
+    STREAM_PAGE   u64 offsets, u64 first, u64 time, octets
     STREAM_TAIL   octets as of a page, of what is in none
     STREAM_END
 """
@@ -31,7 +33,7 @@ from queues.stream.shares import Share
 from queues.stream.stream import Hold, Published, Stream
 from storage.page_store import PageLocation
 
-STREAM, STREAM_NAMES, STREAM_PAGE, STREAM_TAIL, STREAM_END = 16, 17, 18, 19, 20
+STREAM, STREAM_NAMES, STREAM_PAGE, STREAM_TAIL, STREAM_END, STREAM_COMPACTED = 16, 17, 18, 19, 20, 21
 
 
 def stream_octets(stream: Stream) -> bytes:
@@ -72,6 +74,10 @@ def stream_octets(stream: Stream) -> bytes:
         places = {member: place for place, member in enumerate(share.members, 1)}
         for owner in share.owners:
             buffer.put_u32(places[owner] if owner is not None else 0)
+    buffer.put_u32(len(stream.claims))
+    for name, below in stream.claims.items():
+        buffer.put_shortstr(octets_of(name))
+        buffer.put_u64(below)
     return buffer.take()
 
 
@@ -87,9 +93,11 @@ def _get_members(reader: Reader) -> list[Member]:
 
 
 def stream_pieces(stream: Stream) -> Iterator[bytes]:
-    """Everything that members agree on, for their digests. Raises CorruptRecord, OSError where pages have to be
-    read."""
+    """Everything that members agree on, for their digests. What is left of a stream that is compacted they need not
+    agree on. Raises CorruptRecord, OSError where pages have to be read."""
     yield stream_octets(stream)
+    if stream.settings.key:
+        return
     for stored in stream.log.chunks(stream.first):
         yield tail_octets([stored._replace(chunk=stored.chunk.apart())])
 
@@ -109,7 +117,7 @@ class StreamPart:
     def encode(self, pager: Pager) -> tuple[int, bytes]:
         """As a record. Raises CorruptRecord, OSError where the page has to be read."""
         buffer = Buffer()
-        buffer.put_u32(self._records)
+        buffer.put_u64(self._records)
         buffer.put_u64(self._first)
         buffer.put_u64(self._time)
         data = self._data
@@ -134,6 +142,8 @@ def stream_parts(stream: Stream, names_places: bool) -> list[StreamPart | Stream
     """A stream as of now."""
     parts: list[StreamPart | StreamTail | tuple[int, bytes]] = [(STREAM, stream_octets(stream))]
     log = stream.log
+    if stream.settings.key:
+        parts.append((STREAM_COMPACTED, log.compacted.octets()))
     if names_places:
         parts.append((STREAM_NAMES, bytes(log.names)))
     parts += [StreamPart(stream.queue_id, part) for part in (log.unnamed() if names_places else log.parts())]
@@ -186,6 +196,9 @@ class StreamReader:
             stream.groups.put(name, group)
         for _ in range(reader.count(9)):
             stream.shares.put(reader.name(), _get_share(reader))
+        for _ in range(reader.count(9)):
+            name = reader.name()
+            stream.claims[name] = reader.u64()
 
     def add_to(self, state: StreamsState) -> None:
         """The stream is whole."""
@@ -200,8 +213,10 @@ class StreamReader:
         log = self.stream.log
         if kind == STREAM_NAMES:
             log.restore_names(reader.rest())
+        elif kind == STREAM_COMPACTED:
+            log.compacted.read(reader)
         elif kind == STREAM_PAGE:
-            records, first, time = reader.u32(), reader.u64(), reader.u64()
+            records, first, time = reader.u64(), reader.u64(), reader.u64()
             page = Page(reader.rest(), records, first, first + records - 1, 0)
             self._pager.add_used(page.size)
             log.restore_page(time, page)

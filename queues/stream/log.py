@@ -15,6 +15,8 @@ Invariants:
 3. At most WARM_PAGES pages are in RAM, but for those that have found no room on the disk, or whose place is not
    written; `_warm` has exactly those in RAM, who was used last at its end.
 4. The pages that checkpoints name are the oldest ones, without a gap: `names` has an item for each, in their order.
+5. Of a stream that is compacted, records and whole chunks may be missing within pages (chunks with holes); a page has
+   one chunk at least, and its first and last offset are those before and behind which its neighbours begin and end.
 """
 
 from __future__ import annotations
@@ -28,14 +30,15 @@ from queues.page import Page
 from queues.pager import Pager
 from queues.quorum.reader import Malformed
 from queues.stream.chunk import VERSION, Chunk
+from queues.stream.compacted import Compacted
 from queues.stream.place import Place
 from storage.disk import Pending
 from storage.page_store import PageLocation
 
 _HEAD = struct.Struct(">QQL")
 HEAD_BYTES = _HEAD.size
-#: Of a page in a checkpoint: records, first offset, time; segment, offset and length of its place.
-_NAME = struct.Struct(">LQQLQL")
+#: Of a page in a checkpoint: offsets, first offset, time; segment, offset and length of its place.
+_NAME = struct.Struct(">QQQLQL")
 #: A tail of a smaller part of a page than this is none for a checkpoint, nor where memory is short.
 _LEAST_PART = 16
 #: So many pages of a stream stay in RAM.
@@ -56,6 +59,12 @@ class Stored(NamedTuple):
         """The offset behind its last record."""
         return self.first + self.chunk.records
 
+    def records(self) -> Iterator[tuple[int, int]]:
+        """The offset of each record that is there, and where it begins in the chunk's octets."""
+        octets, first = self.chunk.octets, self.first
+        for at in self.chunk.places():
+            yield first + int.from_bytes(octets[at + 4 : at + 8], "big"), at
+
 
 class Part:
     """A page and what readers find it by. time: of its first chunk. chunks: of a warm page, once somebody has read
@@ -72,7 +81,8 @@ class Part:
 
 class StreamLog:
     """queue_id: the stream's, under which its pages lie on the disk. octets: of all its pages, heads included.
-    names: what a checkpoint has of its pages, encoded once. named_bytes: of these pages."""
+    names: what a checkpoint has of its pages, encoded once. named_bytes: of these pages. compacted: what compaction has
+    done to them."""
 
     def __init__(self, queue_id: int, pager: Pager) -> None:
         self.queue_id = queue_id
@@ -81,6 +91,7 @@ class StreamLog:
         self.octets = 0
         self.names = bytearray()
         self.named_bytes = 0
+        self.compacted = Compacted()
         self._pager = pager
         self._parts: list[Part] = []
         self._warm: dict[Part, None] = {}
@@ -221,15 +232,23 @@ class StreamLog:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def chunk_at(self, offset: int) -> Stored | None:
-        """The chunk that has this offset, or `first` if that is above it; None at the end. A page that is not in RAM is
-        read, and those behind it are fetched meanwhile. Raises CorruptRecord, OSError."""
+        """The chunk that has this offset, or `first` if that is above it; where compaction has taken that, the next one
+        there is; None at the end. A page that is not in RAM is read, and those behind it are fetched meanwhile. Raises
+        CorruptRecord, OSError."""
         offset = max(offset, self.first)
         if offset >= self.next:
             return None
         chunks = self._tail
-        if not chunks or offset < chunks[0].first:
-            chunks = self._read(bisect_right(self._parts, offset, key=_first_of) - 1)
-        return chunks[bisect_right(chunks, offset, key=_offset_of) - 1]
+        if chunks and offset >= chunks[0].first:
+            return chunks[bisect_right(chunks, offset, key=_offset_of) - 1]
+        page = bisect_right(self._parts, offset, key=_first_of) - 1
+        chunks = self._read(page)
+        place = bisect_right(chunks, offset, key=_offset_of) - 1
+        if place < 0 or offset >= chunks[place].next:
+            place += 1
+            if place == len(chunks):
+                return self.chunk_at(self._parts[page].page.last + 1)
+        return chunks[place]
 
     def chunks(self, offset: int) -> Iterator[Stored]:
         """The stored chunks from the one with this offset on, and what is appended meanwhile. Raises as `chunk_at`
@@ -247,7 +266,7 @@ class StreamLog:
                 self._fetch_ahead(place + 1)
                 self._pager.load(self.queue_id, page)
             assert page.data is not None
-            part.chunks = list(_split(page.data, page.first, part.time))
+            part.chunks = list(split_page(page.data, page.first, part.time))
         chunks = part.chunks
         self._warm_up(part)
         return chunks
@@ -300,6 +319,44 @@ class StreamLog:
         """The offset at which the last chunk begins; `next` in an empty stream."""
         stored = self.chunk_at(max(self.next - 1, self.first))
         return self.next if stored is None else max(stored.first, self.first)
+
+    # -- compaction ----------------------------------------------------------------------------------------------------
+
+    def stored_parts(self, below: int) -> list[Part]:
+        """The oldest pages that lie on the disk, as far as they end before this offset."""
+        store = self._pager.page_store
+        found: list[Part] = []
+        for part in self._parts:
+            location = part.page.location
+            if location is None or part.page.last >= below or store.is_unwritten(self.queue_id, location):
+                break
+            found.append(part)
+        return found
+
+    def replace(self, old: list[Part], new: list[Part]) -> None:
+        """The pages `old`, which were the oldest ones, are these from now on: they have a place each and lie on the
+        disk, and some may be the same. What retention has taken meanwhile goes of both."""
+        places = {part: place for place, part in enumerate(old)}
+        left = old[places[self._parts[0]] :] if self._parts and self._parts[0] in places else []
+        stay = [part for part in new if left and part.page.last >= self.first]
+        kept = dict.fromkeys(stay)
+        names = bytearray()
+        for part in stay:
+            page = part.page
+            if part not in places:
+                self.octets += page.location.length
+            if not page.is_named:
+                page.is_named = True
+                self.named_bytes += page.location.length
+            names += _NAME.pack(page.count, page.first, part.time, *page.location)
+        for part in left:
+            if part not in kept:
+                self._release(part)
+        for part in new:
+            if part not in kept and part not in places:
+                self._pager.release(self.queue_id, part.page)
+        self.names[: len(left) * _NAME.size] = names
+        self._parts[: len(left)] = stay
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
@@ -366,7 +423,7 @@ class StreamLog:
 
     def restore_tail(self, octets: bytes) -> None:
         """The tail of an image. Raises Malformed."""
-        for stored in _split(octets, 0, 0, is_sound=False):
+        for stored in split_page(octets, 0, 0, is_sound=False):
             if not self._parts and not self._tail:
                 self.first = stored.first
             elif stored.first != self.next:
@@ -379,13 +436,16 @@ class StreamLog:
 
 def tail_octets(tail: list[Stored]) -> bytes:
     """Chunks with octets of their own, as a page has them."""
-    pieces = []
-    for first, time, chunk in tail:
-        pieces += [_HEAD.pack(first, time, len(chunk.octets)), chunk.octets]
-    return b"".join(pieces)
+    return b"".join([stored_octets(stored) for stored in tail])
 
 
-def _split(octets: bytes, first: int, time: int, is_sound: bool = True) -> Iterator[Stored]:
+def stored_octets(stored: Stored, octets: bytes | None = None) -> bytes:
+    """A chunk with octets of its own, or these in their place, as a page has it."""
+    octets = stored.chunk.octets if octets is None else octets
+    return _HEAD.pack(stored.first, stored.time, len(octets)) + octets
+
+
+def split_page(octets: bytes, first: int, time: int, is_sound: bool = True) -> Iterator[Stored]:
     """The chunks of a page that begins with this offset and time. Raises Malformed, unless they are known to be
     sound."""
     if octets[0] == VERSION:

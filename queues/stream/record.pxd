@@ -15,6 +15,7 @@ cpdef Py_ssize_t place_of_header(bytes content, Py_ssize_t header_end) except -1
 cpdef int put_record(Buffer buffer, Message message, unsigned int number, unsigned int key_hash,
                      unsigned int filter_hash, int flags) except -1
 cpdef Py_ssize_t next_record(const unsigned char* octets, Py_ssize_t at) noexcept
+cpdef unsigned int number_of(const unsigned char* octets, Py_ssize_t at) noexcept
 cpdef unsigned int filter_hash_of(const unsigned char* octets, Py_ssize_t at) noexcept
 @cython.locals(size=Py_ssize_t, flags=int, place=Py_ssize_t, address=Py_ssize_t, start=Py_ssize_t, content=Py_ssize_t,
                end=Py_ssize_t, exchange=Py_ssize_t, frame=Py_ssize_t, body_size="unsigned long long")

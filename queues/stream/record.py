@@ -118,6 +118,11 @@ def next_record(octets: bytes, at: int) -> int:
     return at + 4 + get_u32(octets, at)
 
 
+def number_of(octets: bytes, at: int) -> int:
+    """The number in its chunk of the record at `at`."""
+    return get_u32(octets, at + 4)
+
+
 def hash_of(value: bytes) -> int:
     """Of a value to filter by, as records keep it, and of a key: never 0, which says that there is none."""
     return crc32(value) or 1

@@ -1,6 +1,7 @@
 """StreamSettings: what is in force for one stream, and its octets in a command or an image.
 
-    u64 + 1, or 0 for off, each: max length octets, max age; u64 octets of a segment; u8 octets of a filter
+    u64 + 1, or 0 for off, each: max length octets, max age; u64 octets of a segment; u8 octets of a filter;
+    short key, "" for a stream that is not compacted; u64 age of tombstones
 """
 
 from __future__ import annotations
@@ -8,22 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import I64_MAX, Reader
+from queues.quorum.reader import I64_MAX, Reader, octets_of
+from queues.stream.keys import is_key
 
 #: RabbitMQ's.
 SEGMENT_BYTES = 500_000_000
 FILTER_BYTES = 16
+#: A day, milliseconds.
+TOMBSTONE_AGE = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
     """max_length_bytes: of chunks that are kept, octets. max_age: for how long a message is kept, milliseconds. Both
-    None for ever. segment_bytes: how exactly they are obeyed, octets. filter_bytes: of a chunk's Bloom filter."""
+    None for ever. segment_bytes: how exactly they are obeyed, octets. filter_bytes: of a chunk's Bloom filter. key: by
+    what it is compacted (keys.py), "" if it is not. tombstone_age: for how long a tombstone stays at least,
+    milliseconds."""
 
     max_length_bytes: int | None = None
     max_age: int | None = None
     segment_bytes: int = SEGMENT_BYTES
     filter_bytes: int = FILTER_BYTES
+    key: str = ""
+    tombstone_age: int = TOMBSTONE_AGE
 
 
 def put_settings(buffer: Buffer, settings: StreamSettings) -> None:
@@ -32,6 +40,8 @@ def put_settings(buffer: Buffer, settings: StreamSettings) -> None:
         buffer.put_u64(0 if value is None else min(value, I64_MAX) + 1)
     buffer.put_u64(settings.segment_bytes)
     buffer.put_u8(settings.filter_bytes)
+    buffer.put_shortstr(octets_of(settings.key))
+    buffer.put_u64(min(settings.tombstone_age, I64_MAX))
 
 
 def get_settings(reader: Reader) -> StreamSettings:
@@ -45,4 +55,7 @@ def get_settings(reader: Reader) -> StreamSettings:
     segment, size = reader.u64(), reader.u8()
     if size < FILTER_BYTES or segment > I64_MAX:
         raise reader.fail(f"segments of {segment} octets, filters of {size}")
-    return StreamSettings(numbers[0], numbers[1], segment, size)
+    key, age = reader.name(), reader.u64()
+    if (key and not is_key(key)) or age > I64_MAX:
+        raise reader.fail(f"a stream that is compacted by '{key}', with tombstones of {age} ms")
+    return StreamSettings(numbers[0], numbers[1], segment, size, key, age)

@@ -33,10 +33,21 @@ class ShareFigures(NamedTuple):
     owners: tuple[str, ...]
 
 
+class CompactionFigures(NamedTuple):
+    """On the node that is asked: below: up to which offset the stream is compacted. dirty_percent: how much of it in
+    octets is not. tombstones: how many are in the part that is. agreed: up to where all members have compacted it."""
+
+    below: int
+    dirty_percent: int
+    tombstones: int
+    agreed: int
+
+
 class StreamFigures(NamedTuple):
     """first, next: offsets; equal where it is empty. octets: what it keeps. first_time, last_time: of its oldest and
     its newest chunk, milliseconds since the epoch, 0 where it is empty. producers: how many are remembered. holds: by
-    name. groups: the same. leader: of its log, "" while there is none. shares: by group, of partition 0."""
+    name. groups: the same. leader: of its log, "" while there is none. shares: by group, of partition 0. compaction: of
+    one that is compacted."""
 
     first: int
     next: int
@@ -49,6 +60,7 @@ class StreamFigures(NamedTuple):
     groups: Mapping[str, GroupFigures]
     leader: str
     shares: Mapping[str, ShareFigures]
+    compaction: CompactionFigures | None
 
 
 class StreamSource(Protocol):
@@ -72,6 +84,13 @@ class StreamSource(Protocol):
 
     def hold(self, name: str, hold: Hold | None, then: Changed) -> None:
         """Retention stops at an offset for this name, or from now on does not. Refused where there are too many."""
+
+    def is_compacted(self) -> bool:
+        """Whether it was declared so."""
+
+    def compact(self, then: Changed) -> None:
+        """All members compact it now; it is told when they know, not when they have. Refused where it is not declared
+        so."""
 
     def catch_up(self, then: Changed) -> None:
         """Call `then` when this node has applied all that was committed by now; or with why nobody knows."""

@@ -46,7 +46,8 @@ class Hold(NamedTuple):
 
 class Stream:
     """producers: who published last at the end. holds: by name. groups: who read together. followers: the ids of the
-    quorum queues over it. shares: of a stream that is partition 0, who of them reads which partition."""
+    quorum queues over it. shares: of a stream that is partition 0, who of them reads which partition. claims: up to
+    where nodes say that they have compacted it."""
 
     def __init__(self, queue_id: int, settings: StreamSettings, pager: Pager) -> None:
         self.queue_id = queue_id
@@ -58,6 +59,7 @@ class Stream:
         self.groups = ReaderGroups()
         self.shares = Shares()
         self.followers: dict[int, None] = {}
+        self.claims: dict[str, int] = {}
 
     @property
     def first(self) -> int:
@@ -115,6 +117,21 @@ class Stream:
     def discard(self) -> None:
         """Another state takes its place: give back its RAM and its places."""
         self.log.discard()
+
+    # -- compaction ----------------------------------------------------------------------------------------------------
+
+    def claim(self, node: str, below: int) -> None:
+        """A node has compacted its pages so far, and will have after whatever happens to it."""
+        self.claims[node] = max(below, self.claims.get(node, 0))
+
+    def has_taken_over(self, before: Stream | None) -> None:
+        """Its pages are another member's, as that had compacted them. before: what this member had. Nobody is served
+        before they are as far as this member, or anybody that the state knows of, has been (Compacted)."""
+        said = max(self.claims.values(), default=0)
+        if before is not None:
+            said = max(said, before.log.compacted.below, before.log.compacted.needed)
+        compacted = self.log.compacted
+        compacted.needed, compacted.synced = min(said, self.next), 0
 
     # -- retention -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from amqp_broker.protocol.properties import decode_properties
 from tests.cluster_simulation.application import AppChannel, Application
 from tests.cluster_simulation.cluster_node import ClusterNode
 from tests.cluster_simulation.cursor_model import CursorKind
-from tests.cluster_simulation.stream_model import Published, Reading, StreamKind
+from tests.cluster_simulation.stream_model import NUMBER, Published, Reading, StreamKind
 from tests.simulation.client import FRAME_MAX, Event, Operation
 from tests.simulation.state import Violation
 
@@ -23,6 +23,8 @@ VALUES = ("red", "green", "blue")
 #: The exchange by which messages with these keys come to a stream.
 KEYED = "keyed"
 KEYS = ("k", "l", "m")
+#: By which one is compacted; "" for none.
+COMPACTED_KEYS = ("", "a", "b", "c", "d", "e", "f")
 _OFFSET = "x-stream-offset"
 
 
@@ -50,6 +52,10 @@ class StreamClient(Application):
 
     def begin(self, channel: AppChannel) -> None:
         """There is a new channel."""
+
+    def choose(self) -> StreamKind:
+        """The stream that it has to do with next."""
+        return self.world.chance.choice(self.streams.stream_kinds)
 
     def lost(self) -> None:
         """See Application."""
@@ -103,7 +109,7 @@ class StreamPublisher(StreamClient):
         if not self.come() or len(self._unconfirmed) > 200:
             return
         chance = self.world.chance
-        kind = chance.choice(self.streams.stream_kinds)
+        kind = self.choose()
         for _ in range(chance.choice([1, 1, 2, 5, 20])):
             number = self.world.next_message()
             body = b"%d:" % number + bytes([number % 251]) * chance.choice([0, 10, 100, 100, 700])
@@ -112,6 +118,11 @@ class StreamPublisher(StreamClient):
             message = Published(number, kind.name, body)
             if kind.whole:
                 message.key = chance.choice(kind.keys)
+            elif kind.is_compacted:
+                message.key = chance.choice(COMPACTED_KEYS)
+                message.is_tombstone = message.key != "" and chance.random() < 0.3
+                if message.is_tombstone:
+                    message.body = b"%d:" % number
             if chance.random() < 0.3:
                 message.value = chance.choice(VALUES)
             if kind.name == self.streams.keyed and chance.random() < 0.7:
@@ -133,13 +144,16 @@ class StreamPublisher(StreamClient):
             headers["x-stream-key"] = message.key
         if message.producer:
             headers |= {"x-producer-id": message.producer, "x-producer-sequence": message.sequence}
+        if message.is_tombstone:
+            headers[NUMBER] = message.body.decode()
         properties: dict[str, object] = {"headers": Table(headers)} if headers else {}
         operation = Operation("other", None, {"split": FRAME_MAX - 8})
         exchange, key = "", self.streams.published_as(message.stream)
         if message.key and message.stream == self.streams.keyed:
             exchange, key = KEYED, message.key
         method = methods.BasicPublish(0, exchange, key, False, False)
-        self.client.publish(operation, self.channel.number, method, properties, message.body)
+        body = b"" if message.is_tombstone else message.body
+        self.client.publish(operation, self.channel.number, method, properties, body)
         self._published += 1
         self._unconfirmed[self._published] = message
         self.world.feed_later(self)
@@ -210,7 +224,7 @@ class StreamConsumer(StreamClient):
 
     def _choose(self) -> None:
         chance, world = self.world.chance, self.streams
-        kind = chance.choice(world.stream_kinds)
+        kind = self.choose()
         content = world.stream_model.content(kind.name)
         somewhere = chance.randint(0, len(content.numbers))
         offset, expected = chance.choice(
@@ -257,7 +271,8 @@ class StreamConsumer(StreamClient):
         if event.method.redelivered or not isinstance(offset, int):
             raise Violation(f"{self.name}: a delivery of a stream with the offset {offset}: {event.method}")
         self.streams.look()
-        self.reading.deliver(offset, event.body)
+        number: Any = headers.get(NUMBER, "")
+        self.reading.deliver(offset, event.body or number.encode())
         self.took += 1
         self._unsettled.append(event.method.delivery_tag)
         if len(self._unsettled) > self._prefetch:

@@ -227,11 +227,17 @@ class StreamWeather(Weather):
         for kind, reader in readers:
             reader.read(kind, "first", self.stream_model.content(kind.name).first)
 
+        def is_done(kind: StreamKind, reader: StreamConsumer) -> bool:
+            assert reader.reading is not None
+            if kind.is_compacted:  # the last message stays
+                return reader.reading.expected == len(self._numbers(kind))
+            return reader.took >= self._left(kind)
+
         def has_read() -> bool:
             for kind, reader in readers:
-                if reader.took < self._left(kind) and reader.come():
+                if not is_done(kind, reader) and reader.come():
                     reader.go_on()
-            return all(reader.took >= self._left(kind) for kind, reader in readers)
+            return all(is_done(kind, reader) for kind, reader in readers)
 
         self.wait_for(has_read, "everything is read on every node")
         for _, reader in readers:

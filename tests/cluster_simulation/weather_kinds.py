@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import amqp_broker  # noqa: F401 - decides whether modules run compiled
+from tests.cluster_simulation.compaction_weather import CompactionWeather
 from tests.cluster_simulation.lease_weather import LeaseWeather
 from tests.cluster_simulation.stream_weather import StreamWeather
 from tests.cluster_simulation.weather import Weather
@@ -122,6 +124,12 @@ _WITH_STREAMS: dict[str, type[Weather]] = {
 }
 
 
+_WITH_COMPACTION: dict[str, type[Weather]] = {
+    f"compaction-{name}": type(f"{kind.__name__}WithCompaction", (CompactionWeather, kind), {})
+    for name, kind in _PLAIN.items()
+}
+
+
 def _one_of(kinds: dict[str, type[Weather]]) -> Callable[..., Weather]:
     """Another one of these kinds for each seed in turn."""
     found = list(kinds.values())
@@ -132,11 +140,13 @@ def _one_of(kinds: dict[str, type[Weather]]) -> Callable[..., Weather]:
     return make
 
 
-#: "leases", "streams": each seed has one of the kinds with them.
+#: "leases", "streams", "compaction": each seed has one of the kinds with them.
 KINDS: dict[str, Callable[..., Weather]] = {
     **_PLAIN,
     "leases": _one_of(_WITH_LEASES),
     **_WITH_LEASES,
     "streams": _one_of(_WITH_STREAMS),
     **_WITH_STREAMS,
+    "compaction": _one_of(_WITH_COMPACTION),
+    **_WITH_COMPACTION,
 }

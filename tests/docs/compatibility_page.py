@@ -126,6 +126,9 @@ _VALUES: dict[str, object] = {
     "x-queue-master-locator": "min-masters",
     "x-max-age": "1h",
     "x-delayed-retry-type": "disabled",
+    "x-stream-compact": True,
+    "x-stream-key": "message-id",
+    "x-stream-tombstone-age": "7D",
 }
 #: What quorum queues know besides.
 QUORUM_ARGUMENTS = (
@@ -157,6 +160,7 @@ def use_of(name: str) -> tuple[str, str, str]:
     if name == _QUEUE_TYPE:
         return ("`classic`, the default", "`quorum`", "`stream`")
     needed = {"x-dead-letter-exchange": ""} if name == "x-dead-letter-routing-key" else {}
+    needed |= {"x-stream-compact": True} if name in ("x-stream-key", "x-stream-tombstone-age") else {}
     needed |= {"x-message-deduplication": True} if name == "x-deduplication-ttl" else {}
     asked = {**needed, name: _VALUES.get(name, 2)}
     uses = []

@@ -170,6 +170,7 @@ def test_a_wheel_is_made_of_all_or_none(how: str, built: Path, giving_up: Path) 
     assert tops == {"amqp_broker", "pyspark_amqp.py"}, "other names are other people's"
 
 
+@pytest.mark.long
 def test_what_was_built_for_the_checkout_does_not_get_into_a_wheel(built: Path) -> None:
     flags = ["--no-build-isolation", "--no-deps", "--disable-pip-version-check", "--wheel-dir", "wheels", "."]
     wheels = built / "wheels"

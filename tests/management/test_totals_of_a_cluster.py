@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from amqp_broker.management.totals import COUNTERS, FRESH_MS
+from amqp_broker.management.totals import FRESH_MS
 from amqp_broker.protocol import methods
+from tests.management.counters import counters_of
 from tests.management.test_objects_of_a_cluster import ClusterDesk
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, consume, declare
@@ -21,14 +22,14 @@ class Watched:
 
     def __init__(self, desk: ClusterDesk) -> None:
         self._desk = desk
-        self._before: dict[tuple[str, str], int] = {}
+        self._before: dict[tuple[str, str], float] = {}
 
     def look(self, *, has_queue: bool = True) -> dict[str, dict[str, Any]]:
         self._desk.cluster.run(2 * FRESH_MS)
         seen = {}
         for node in NODES:
             totals = seen[node] = self._desk.ask(node, "totals")
-            counted = {name: totals[name] for name in COUNTERS}
+            counted = counters_of(totals)
             if has_queue:
                 row = self._desk.ask(node, "object", kind="queues", vhost="/", name="q")["object"]
                 counted |= {f"q {name}": row[name] for name in OF_A_QUEUE}

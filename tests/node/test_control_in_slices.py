@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.metadata.stream import BATCH_COMMANDS
+from amqp_broker.management.definition_verbs import PORTION
 from amqp_broker.protocol import methods
 from tests.node.node_driver import NodeDriver, declare
 from tests.node.system_service import SystemService
@@ -131,7 +131,7 @@ def test_a_crash_while_a_virtual_host_goes(driver: NodeDriver) -> None:
 def test_an_import_goes_through_in_portions(driver: NodeDriver) -> None:
     service = SystemService(driver)
     driver.node.background.set_pace(OneSlice())
-    queues = [{"name": f"new {number}", "vhost": "/"} for number in range(3 * BATCH_COMMANDS)]
+    queues = [{"name": f"new {number}", "vhost": "/"} for number in range(3 * PORTION)]
     service.send("definitions.import", json.dumps({"definitions": {"queues": queues}}).encode())
     counts = [driver.node.broker.queue_count]
     while not (answers := service.answers()):
@@ -139,19 +139,19 @@ def test_an_import_goes_through_in_portions(driver: NodeDriver) -> None:
         counts.append(driver.node.broker.queue_count)
     assert answers == [{"ok": True, "commands": len(queues), "notes": []}]
     assert counts[-1] == COUNT + len(queues)
-    assert max(after - before for before, after in pairwise(counts)) <= BATCH_COMMANDS
+    assert max(after - before for before, after in pairwise(counts)) <= PORTION
 
 
 def test_a_crash_in_an_import_leaves_whole_portions(driver: NodeDriver) -> None:
     service = SystemService(driver)
     driver.node.background.set_pace(OneSlice())
-    queues = [{"name": f"new {number}", "vhost": "/"} for number in range(3 * BATCH_COMMANDS)]
+    queues = [{"name": f"new {number}", "vhost": "/"} for number in range(3 * PORTION)]
     body = json.dumps({"definitions": {"queues": queues}}).encode()
     service.send("definitions.import", body)
     while driver.node.broker.queue_count == COUNT:
         step(driver)
     driver.crash()
-    assert driver.node.broker.queue_count in range(COUNT + BATCH_COMMANDS, COUNT + len(queues), BATCH_COMMANDS)
+    assert driver.node.broker.queue_count in range(COUNT + PORTION, COUNT + len(queues), PORTION)
     assert SystemService(driver).ask_octets("definitions.import", body)["ok"]
     assert driver.node.broker.queue_count == COUNT + len(queues)
 

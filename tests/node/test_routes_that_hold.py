@@ -3,7 +3,6 @@ change leaves alone what it cannot touch."""
 
 from __future__ import annotations
 
-from time import process_time
 from typing import Any
 
 from hypothesis import given, settings
@@ -17,6 +16,7 @@ from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
 from tests.example_counts import examples
 from tests.node.node_driver import Client, NodeDriver, declare, frame_octets, small_config
+from tests.processor_time import processor_time
 from tests.simulation.settings import USER
 
 EXCHANGES = ("e1", "e2", "e3")
@@ -254,16 +254,16 @@ def time_to_fan_out(queues: int) -> float:
         client.send(1, declare(f"one more {number}", durable=False))
         client.send(1, methods.QueueBind(0, f"one more {number}", "fan", "", False, NOTHING))
         driver.settle()
-        began = process_time()
-        publish(client, "fan", "", {})
-        times.append(process_time() - began)
+        with processor_time() as taken:
+            publish(client, "fan", "", {})
+        times.append(taken.seconds)
         driver.settle()
     assert driver.queue("q0").message_count() == len(times)
     return min(times)
 
 
 def test_the_first_message_to_very_many_queues_costs_by_their_number_and_not_its_square() -> None:
-    assert time_to_fan_out(4000) < 40 * time_to_fan_out(250)  # 16 times as many
+    assert time_to_fan_out(4000) < 64 * time_to_fan_out(250)  # 16 times as many; the square is 256
 
 
 def test_what_a_user_may_do_touches_the_routes_of_that_user_only() -> None:

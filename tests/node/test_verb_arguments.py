@@ -145,6 +145,7 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
             "user": _TEXT, "limit": _NUMBER, "skip": _NUMBER, "size": _NUMBER, "expiration": _NUMBER,
         },
     ),
+    "stream.compact": ({"vhost": "/", "name": "q"}, {"vhost": _TEXT, "name": _TEXT}),
     "stream.stat": ({"vhost": "/", "name": "q"}, {"vhost": _TEXT, "name": _TEXT}),
     "stream.find": ({"vhost": "/", "name": "q", "time": 1}, {"vhost": _TEXT, "name": _TEXT, "time": _NUMBER}),
     "stream.trim": ({"vhost": "/", "name": "q", "before": 1}, {"vhost": _TEXT, "name": _TEXT, "before": _NUMBER}),

@@ -42,6 +42,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "dist"
 
 
+@pytest.mark.long
 def test_whoever_builds_them_they_are_the_same(dist: Path, tmp_path: Path) -> None:
     sources = copy_sources(tmp_path / "another-place")
     for path in sources.rglob("*.py"):

@@ -137,6 +137,7 @@ def see_it_go(environment: Environment) -> None:
         environment.run("python", "-c", f"import {package}.{module} as theirs; assert theirs.OWNER")
 
 
+@pytest.mark.long
 def test_a_plain_wheel_beside_a_stranger(checkout: Path, environment: Environment, tmp_path: Path) -> None:
     wheel = build(checkout, "wheel", tmp_path / "built", **HOW["plain"])
     names = zipfile.ZipFile(wheel).namelist()

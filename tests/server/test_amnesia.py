@@ -186,6 +186,7 @@ def test_a_cluster_is_backed_up_and_restored_as_the_handbook_says(tmp_path: Path
         assert "this folder belongs to generation 0 of the cluster, and node n" in said
 
 
+@pytest.mark.long
 def test_an_old_node_beside_a_restored_cluster_is_told_and_harms_nobody(tmp_path: Path) -> None:
     """It was forgotten to stop it; its successor is added under its name."""
     with amqp_broker.running_cluster(3, tmp_path / "nodes") as cluster:
@@ -218,6 +219,7 @@ def test_an_old_node_beside_a_restored_cluster_is_told_and_harms_nobody(tmp_path
         assert take_all(third) == list(range(BATCH))
 
 
+@pytest.mark.long
 def test_a_copy_that_was_restored_beside_the_running_cluster_harms_nobody(tmp_path: Path) -> None:
     """It has a member's name, its address and the secret; nobody has said that it replaces anything."""
     with amqp_broker.running_cluster(3, tmp_path / "nodes") as cluster:

@@ -94,6 +94,32 @@ async def test_turns_that_end_early_add_none_to_those_of_the_loop(driver: Driver
     assert len(ended) <= 1, "the sockets wait for as many turns as have ended early"
 
 
+async def test_what_is_answered_does_not_wait_for_slices_of_other_work(driver: Driver) -> None:
+    """A peer's header is wrong: what it is told leaves before the work of this turn is done."""
+    said: list[bytes] = []
+    before: list[int] = []
+
+    class Transport:
+        def write(self, chunks: list[bytes]) -> None:
+            said.extend(chunks)
+
+        def set_paused(self, is_paused: bool) -> None: ...
+
+        def close(self) -> None: ...
+
+        def abort(self) -> None: ...
+
+    connection = driver.node.open_connection(Peer("127.0.0.1", 1, "127.0.0.1", 2), driver.now())
+    connection.transport = Transport()
+    driver.node.background.add(lambda now: bool(before.append(len(said))))
+    driver.node.receive_data(connection, b"AMQP\x00\x00\x08\x00", driver.now())
+    driver.wants_turn()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert said
+    assert before == [1]
+
+
 def test_turns_that_follow_a_sync_have_no_background_time_of_their_own() -> None:
     pace = CommonPace(limit_s=0.0)
     pace.start()

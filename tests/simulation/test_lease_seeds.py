@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.lease_world import LeaseWorld
 from tests.simulation.state import Violation
 
-SEEDS = 100
+SEEDS = 60
 STEPS = 400
 _CHUNK = 20
 

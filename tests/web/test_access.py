@@ -32,6 +32,7 @@ TABLE = """
 /v1/queues/{vhost}/{queue}/replay POST:m
 /v1/streams/{vhost}/{stream} GET:m
 /v1/streams/{vhost}/{stream}/offset GET:m
+/v1/streams/{vhost}/{stream}/compact POST:a
 /v1/streams/{vhost}/{stream}/trim POST:a
 /v1/streams/{vhost}/{stream}/groups/{group} PUT:a DELETE:a
 /v1/streams/{vhost}/{stream}/holds/{hold} PUT:m DELETE:m

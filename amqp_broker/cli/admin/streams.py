@@ -55,12 +55,21 @@ def stat_command(name: str, is_json: bool, vhost: str | None, url: str) -> None:
         say(f"kept: {size(found['max_length_bytes'])} (max-length-bytes)")
     if found.get("max_age_ms") is not None:
         say(f"kept: for {duration(found['max_age_ms'])} (max-age)")
+    if compaction := found.get("compaction"):
+        say(_compacted(compaction))
     for group in found.get("groups", ()):
         who = f"read at {group['reader']}" if group["reader"] else "nobody reads"
         say(f"group {group['name']}: at offset {group['position']}, {group['lag']} behind, {who}")
     for hold in found.get("holds", ()):
         left = duration(hold["until"] - time.time() * 1000)
         say(f"held from offset {hold['offset']} on, for {hold['name']}, {left} more")
+
+
+def _compacted(found: JsonObject) -> str:
+    """How far it is compacted on the node that was asked, and by what."""
+    agreed = f"on all nodes below {found['agreed']}"
+    left = f"{found['dirty_percent']} % are not, {found['tombstones']} tombstones"
+    return f"compacted by {found['key']}: here below offset {found['below']}, {agreed}; {left}"
 
 
 def _show_partitions(found: JsonObject) -> None:
@@ -71,6 +80,8 @@ def _show_partitions(found: JsonObject) -> None:
         led = f"led by {part['leader']}" if part["leader"] else "without a leader"
         said = f"{part['messages']} messages, offsets from {part['first_offset']}, next {part['next_offset']}"
         say(f"{part['name']}: {said}, {size(part['stream_bytes'])}, {led}")
+        if part["compaction"]:
+            say(f"  {_compacted(part['compaction'])}")
     for group in found["groups"]:
         say(f"group {group['name']}: {group['members']} members, {group['lag']} behind")
         for row in group["partitions"]:
@@ -119,6 +130,19 @@ def trim_command(name: str, before: int, vhost: str | None, url: str) -> None:
         found = client.request("stream.trim", vhost=vhost_of(url, vhost), name=name, before=before)
     for part in found.get("partitions", [{"name": name, **found}]):
         say(f"the stream '{part['name']}' begins at offset {part['first_offset']}")
+
+
+@stream.command("compact")
+@click.argument("name")
+@vhost_option
+@add_url_options
+def compact_command(name: str, vhost: str | None, url: str) -> None:
+    """Have all nodes compact the stream NAME now: what it has is gone but for the newest message of each key. Each does
+    it in the background; `stream stat` shows how far a node is."""
+    with asking(url) as client:
+        found = client.request("stream.compact", vhost=vhost_of(url, vhost), name=name)
+    for part in found.get("partitions", [{"name": name, **found}]):
+        say(f"the stream '{part['name']}' is being compacted below offset {part['next_offset']}")
 
 
 @stream.command("seek")

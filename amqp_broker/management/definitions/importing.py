@@ -43,7 +43,7 @@ from amqp_broker.queue_types.register import (
     asked_type,
     lives_in_groups,
 )
-from amqp_broker.queue_types.stream.arguments import PARTITIONS
+from amqp_broker.queue_types.stream.arguments import COMPACT, PARTITIONS
 from amqp_broker.queue_types.stream.type import StreamType
 from amqp_broker.vhosts.policies import PolicyError, check_policy
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
@@ -490,6 +490,8 @@ class Importer:
         source = self._state.queue(vhost, name) if name is not None else None
         if name is not None and (source is None or source.type != StreamType.name):
             entry.error(f"arguments.{SOURCE}", f"there is no stream '{name}': it has to be in the definitions too")
+        if source is not None and decode_table(source.arguments_raw).get(COMPACT) is True:
+            entry.error(f"arguments.{SOURCE}", f"stream '{name}' is compacted: there are no queues over such ones")
         return source
 
     def _next_queue_id(self, type_name: str, lowest: int, source: QueueRecord | None = None) -> int:

@@ -12,7 +12,6 @@ from amqp_broker.management.objects.kind import DETAILS, Cursor, Kind, Scope, Th
 from amqp_broker.management.objects.values import connection_name
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
-from queues.consumer import UNLIMITED
 
 if TYPE_CHECKING:
     from amqp_broker.channel.consumer import ChannelConsumer
@@ -54,7 +53,7 @@ class Channels(Kind[Channel, Channel]):
             "consumer_count": lambda one: len(one.consumers),
             "prefetch_count": lambda one: one.consumer_prefetch,
             "global_prefetch_count": lambda one: one.prefetch,
-            "messages_unacknowledged": _unacknowledged,
+            "messages_unacknowledged": lambda one: one.held_count(),
             "oldest_unacked_message_age_ms": self._oldest_age,
             "messages_unconfirmed": lambda one: one.confirms.published - one.confirms.confirmed,
             "messages_uncommitted": lambda one: len(one.transaction.messages) if one.transaction is not None else 0,
@@ -62,7 +61,16 @@ class Channels(Kind[Channel, Channel]):
             "connection_details": lambda one: connection_details(one.connection),
             "publish": lambda one: one.published + one.confirms.published,
             "confirm_count": lambda one: one.confirms.confirmed,
-            "deliver_get": lambda one: one.first_tag + len(one.unacked) - 1,
+            "return_unroutable": lambda one: one.returned,
+            "drop_unroutable": lambda one: one.unroutable - one.returned,
+            "deliver": lambda one: one.delivered_count() - one.passed - one.got,
+            "deliver_no_ack": lambda one: one.passed - one.got_no_ack,
+            "get": lambda one: one.got,
+            "get_no_ack": lambda one: one.got_no_ack,
+            "get_empty": lambda one: one.got_nothing,
+            "deliver_get": lambda one: one.delivered_count(),
+            "redeliver": lambda one: one.redelivered,
+            "ack": lambda one: one.acked_count(),
         }
 
     def _oldest_age(self, one: Channel) -> int | None:
@@ -117,8 +125,3 @@ class Channels(Kind[Channel, Channel]):
 def connection_details(one: Client) -> JsonObject:
     """What is said of the connection of something."""
     return {"name": connection_name(one), "peer_host": one.peer.host, "peer_port": one.peer.port}
-
-
-def _unacknowledged(one: Channel) -> int:
-    """With what basic.get has fetched."""
-    return one.unacked_deliveries + sum(UNLIMITED - getter.credit for getter in one.getters.values())

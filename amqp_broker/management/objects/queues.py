@@ -154,6 +154,9 @@ class Queues(VhostThings[Queue, Seen]):
             "partitions": lambda one: _figure(one, "partitions"),
             "partition_of": lambda one: one.declaration.part_of or None,
             "stream_groups": lambda one: _figure(one, "stream_groups"),
+            "compacted_below": lambda one: _figure(one, "compacted_below"),
+            "dirty_percent": lambda one: _figure(one, "dirty_percent"),
+            "tombstones": lambda one: _figure(one, "tombstones"),
             "messages_lost": lambda one: _figure(one, "messages_lost"),
             "head_message_timestamp": _head_timestamp,
         }

@@ -14,7 +14,7 @@ from amqp_broker.turn.task import Steps
 AnyKind = Kind[Any, Any]  # each kind has things of its own class
 Columns = Mapping[str, Callable[[object], JsonValue]]
 #: So many rows are made in one slice.
-_SLICE = 4
+_SLICE = 2
 
 
 def make_rows(kind: AnyKind, things: list[object], columns: Columns) -> Steps:

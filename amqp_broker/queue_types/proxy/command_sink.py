@@ -72,7 +72,7 @@ _ACK_REST_MS = ACK_REST_MS
 HANDED_AT_ONCE = 2048
 _HANDED_AT_ONCE = HANDED_AT_ONCE
 #: One that came back, for which a header is made that says how often, counts as so many.
-REMADE = 4
+REMADE = 8
 _REMADE = REMADE
 _TAKEN: int = PublishOutcome.TAKEN
 

@@ -41,6 +41,9 @@ cdef class QueueGroup(CommandSink):
     cdef dict _growing
     cdef list _filling
     cdef object _timed
+    cdef unsigned long long _sampled
+    cdef long long _sampled_at
+    cdef public double commit_ms
 
     cpdef Py_ssize_t backlog_bytes(self) except -1
     cpdef object submit(self, object command, object receipt=*)

@@ -77,6 +77,8 @@ RESEND_MS = 1000
 #: While the leader takes no proposals (it hands over), or the log no checkpoint, this long passes until the next try,
 #: milliseconds.
 _REST_MS = 50
+#: How much of the time that entries take is what the newest took.
+_NEWEST_SHARE = 0.125
 # Names as integers of this module, which a compiled one compares in C.
 _RESEND_MS = RESEND_MS
 _NEVER = 1 << 62
@@ -193,6 +195,8 @@ class QueueGroup(CommandSink):
         self._growing: dict[int, Callable[[], None]] = {}
         self._filling: list[Filling] = []
         self._timed: deque[tuple[int, float]] = deque()  # (index, when it was proposed), where timings are taken
+        self._sampled = self._sampled_at = 0  # an entry that is under way, 0 for none, and when it was proposed
+        self.commit_ms = 0.0
 
     def _session_above(self, newest: int, now: int) -> int:
         return session_above(newest, now << SESSION_BITS, self.host.random_bytes)
@@ -353,6 +357,8 @@ class QueueGroup(CommandSink):
                 self._reopen(self._session_above(self.stream.session, now))
         if self._timed:
             self._tell_times()
+        if self._sampled:
+            self._take_sample(now)
         if self._watchers:
             self._wake_watchers()
         if self.letters.is_active and self.leads_and_knows:
@@ -365,6 +371,14 @@ class QueueGroup(CommandSink):
             _, began = timed.popleft()
             if timings is not None and self.raft.is_leader:
                 timings.since("commit", began)
+
+    def _take_sample(self, now: int) -> None:
+        """One entry at a time: how long it was under way, if it is applied."""
+        if not self.raft.is_leader:
+            self._sampled = 0
+        elif self.raft.last_applied >= self._sampled:
+            self._sampled = 0
+            self.commit_ms += (max(0, now - self._sampled_at) - self.commit_ms) * _NEWEST_SHARE
 
     def watch(self, queue_id: int, wake: Callable[[], None]) -> None:
         """Call `wake` once, when a queue has ready messages, or is gone."""
@@ -515,6 +529,8 @@ class QueueGroup(CommandSink):
             timings = self._groups.timings
             if timings is not None and is_proposed:
                 self._timed.append((self.raft.last_index, timings.clock()))
+            if is_proposed and not self._sampled:
+                self._sampled, self._sampled_at = self.raft.last_index, now
             return is_proposed
         return self._groups.send_batch(leader, self.group_id, batch)
 

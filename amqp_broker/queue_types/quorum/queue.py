@@ -135,6 +135,7 @@ class QuorumQueue(QueueProxy):
             found = self.statistics()
             sums.add_held(found.ready, found.ready_bytes, found.unacked, found.consumers)
             sums.add_delayed(found.delayed)
+            sums.add_leased(found.leased)
 
     def add_counters(self, sums: QueueSums) -> None:
         """See Queue: what its log did since this member was started, whichever node it was for."""

@@ -13,6 +13,7 @@ from typing import Final
 from amqp_broker.protocol.fields import KIND_NAMES, Table, decode_table, encode_table, table_fields
 from amqp_broker.queue_types.queue_type import Definition, OwnWords
 from queues.arguments import ArgumentError, QueueArguments, WrongArgument
+from queues.stream.keys import HEADER, MESSAGE_ID, ROUTING_KEY, is_key
 from queues.stream.settings import FILTER_BYTES, SEGMENT_BYTES, StreamSettings
 from queues.stream.shares import MOST_PARTITIONS
 
@@ -29,8 +30,11 @@ _FILTER: Final = "x-stream-filter-size-bytes"
 _MEMBERS: Final = "x-initial-cluster-size"
 _LOCATOR: Final = "x-queue-leader-locator"
 PARTITIONS: Final = "x-stream-partitions"
+COMPACT: Final = "x-stream-compact"
+_KEY: Final = "x-stream-key"
+_TOMBSTONES: Final = "x-stream-tombstone-age"
 #: By which declarations are compared, besides what other types have too.
-OWN_ARGUMENTS: Final = (_MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, _LOCATOR, PARTITIONS)
+OWN_ARGUMENTS: Final = (_MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, _LOCATOR, PARTITIONS, COMPACT, _KEY, _TOMBSTONES)
 
 _LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
 #: Arguments that other types of queues have.
@@ -95,11 +99,17 @@ def _read(arguments: Mapping[str, object]) -> dict[str, object]:
             value = check(arguments, key)
             if name is not None:
                 said[name] = value
+    if not said.pop("is_compacted", False):
+        for key in (_KEY, _TOMBSTONES):
+            if key in arguments:
+                raise ArgumentError(key, f"it has a meaning with {COMPACT} true only, which this stream does not have")
+    elif "key" not in said:
+        said["key"] = ROUTING_KEY
     return said
 
 
 def _of_policy(key: str, value: object) -> object:
-    if key == _MAX_AGE:
+    if key in (_MAX_AGE, _TOMBSTONES):
         return age_of(str(value))
     return min(int(str(value)), MOST_SEGMENT_BYTES) if key == _SEGMENT else value
 
@@ -172,6 +182,29 @@ def _locator(arguments: Mapping[str, object], key: str) -> str:
     return text
 
 
+def _compact(arguments: Mapping[str, object], key: str) -> bool:
+    value = arguments[key]
+    if not isinstance(value, bool):
+        raise ArgumentError(key, f"expected true or false, got {kind_of(arguments, key)}")
+    return value
+
+
+def _key(arguments: Mapping[str, object], key: str) -> str:
+    text = _text(arguments, key)
+    if not is_key(text):
+        raise ArgumentError(key, f"'{text}' is none of {ROUTING_KEY}, {MESSAGE_ID} and {HEADER}NAME, the name of a "
+                            "header of 1 to 200 octets")  # fmt: skip
+    return text
+
+
+def _tombstones(arguments: Mapping[str, object], key: str) -> int:
+    text = _text(arguments, key)
+    age = 0 if text == "0s" else age_of(text)
+    if age is None:
+        raise ArgumentError(key, f"'{text}' is no time such as 12h or 7D: a number and one of Y M D h m s")
+    return age
+
+
 def _partitions(arguments: Mapping[str, object], key: str) -> int:
     count = _integer(arguments, key)
     if not 0 < count <= MOST_PARTITIONS:
@@ -199,6 +232,9 @@ _READERS: Final[Mapping[str, tuple[str | None, _Check]]] = {
     _MAX_AGE: ("max_age", _age),
     _SEGMENT: ("segment_bytes", _segment),
     _FILTER: ("filter_bytes", _filter),
+    COMPACT: ("is_compacted", _compact),
+    _KEY: ("key", _key),
+    _TOMBSTONES: ("tombstone_age", _tombstones),
     _MEMBERS: (None, _members),
     _LOCATOR: (None, _locator),
     PARTITIONS: (None, _partitions),

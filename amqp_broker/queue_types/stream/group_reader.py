@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import AmqpException, precondition_failed
@@ -29,7 +28,7 @@ from queues.message import Delivery, Message
 from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition
 from queues.stream.groups import MOST_GROUPS, Member
-from queues.stream.record import get_record, next_record
+from queues.stream.record import get_record, next_record, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -206,7 +205,7 @@ class GroupReader(StreamReader):
         """See StreamReader."""
         consumer = self.consumer
         stream = self.queue.stream()
-        if stream is None or not self._reads(stream):
+        if stream is None or not stream.log.compacted.is_enough or not self._reads(stream):
             consumer.is_waiting = True
             return room
         while consumer.has_credit():
@@ -221,6 +220,8 @@ class GroupReader(StreamReader):
             if stored is None or (consumer.no_ack and not self._may_go(stream)):
                 consumer.is_waiting = True
                 return room
+            if self.offset < stored.first:
+                self.offset = stored.first
             if self.filter is not None and not self.filter.may_want(stored.chunk):
                 self.offset = stored.next
                 room -= MADE
@@ -249,10 +250,14 @@ class GroupReader(StreamReader):
     def serve_chunk(self, stored: Stored, room: int) -> int:
         """See StreamReader."""
         consumer = self.consumer
-        octets = stored.chunk.octets
-        place = self.find(octets, stored.chunk.start, stored.first)
+        octets, end, first = stored.chunk.octets, stored.chunk.end, stored.first
+        place = self.find(octets, stored.chunk.start, end, first)
         behind = min(stored.next, self._done) if consumer.no_ack else stored.next
         while self.offset < behind and room > 0 and consumer.has_credit():
+            if stored.chunk.has_holes:
+                self.offset = stored.next if place == end else first + number_of(octets, place)
+                if self.offset >= behind:
+                    break
             here, offset = place, self.offset
             place = next_record(octets, place)
             self.offset = offset + 1
@@ -283,12 +288,12 @@ class GroupReader(StreamReader):
         return get_record(stored.chunk.octets, place, offset, stored.time, self.queue.addresses)
 
     def _deliver_again(self, stream: Stream, offset: int) -> None:
-        """One that came back; if retention was not quicker."""
-        stored = stream.log.chunk_at(offset)
-        if offset < stream.first or stored is None:
+        """One that came back; if retention, or compaction, was not quicker."""
+        stored = stream.log.chunk_at(offset) if offset >= stream.first else None
+        place = stored.chunk.place_of(offset - stored.first) if stored is not None else -1
+        if stored is None or place < 0:
             self._settle(offset)
             return
-        place = next(islice(stored.chunk.places(), offset - stored.first, None))
         self.counts.delivered += 1
         self._out += 1
         self.consumer.deliver(self._delivery(self._message(stored, place, offset), offset, True))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import precondition_failed
 from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum.effects import Refusal
-from queues.stream.commands import ForgetGroup, HoldStream, SeekGroup, Trim
+from queues.stream.commands import Compact, ForgetGroup, HoldStream, SeekGroup, Trim
 from queues.stream.groups import MOST_GROUPS
 from queues.stream.source import Changed, GroupFigures, ShareFigures, StreamFigures, TooManyHolds
 from queues.stream.stream import MOST_HOLDS, Hold
@@ -56,6 +56,7 @@ class StreamOperations:
                 name: ShareFigures(len(share.members), tuple([each.node if each else "" for each in share.owners]))
                 for name, share in stream.shares
             },
+            queue.compactor.figures(stream) if queue.compactor is not None else None,
         )  # fmt: skip
 
     def find(self, time: int) -> int:
@@ -83,6 +84,18 @@ class StreamOperations:
         text = f"queue '{self._queue.name}' has {MOST_HOLDS} holds already: end one before another begins"
         command = HoldStream(self._queue.queue_id, name, offset, until)
         self._submit(command, then, lambda found: found.first, TooManyHolds(text))
+
+    def is_compacted(self) -> bool:
+        """See StreamSource."""
+        return self._queue.compactor is not None
+
+    def compact(self, then: Changed) -> None:
+        """See StreamSource."""
+        if not self.is_compacted():
+            text = f"queue '{self._queue.name}' is not compacted: that is declared with x-stream-compact true"
+            then(precondition_failed(text), 0)
+            return
+        self._submit(Compact(self._queue.queue_id), then, lambda stream: stream.next)
 
     def catch_up(self, then: Changed) -> None:
         """See StreamSource: a command that changes nothing is applied behind what was there."""

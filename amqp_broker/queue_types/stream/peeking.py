@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from queues.peeking import Damaged, Peeked, PeekSteps, PeekWish
-from queues.stream.record import APART, RECORD_FIXED, body_size_of, next_record
+from queues.stream.record import APART, RECORD_FIXED, body_size_of
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -40,23 +40,23 @@ def peek_stream(find: Callable[[], Stream | None], wish: PeekWish) -> PeekSteps:
         except (StorageError, OSError) as error:
             raise Damaged(str(error)) from None
         assert stored is not None  # the offset is in the stream
-        places = yield from _places(stored)
-        first = max(stored.first, stream.first)
-        while first <= offset < stored.next:
-            yield _shown(stored, places[offset - stored.first], offset, wish)
-            offset += step
-        at = offset
+        records = yield from _records(stored)
+        for found, place in records if step > 0 else reversed(records):
+            if found >= stream.first and (found >= offset if step > 0 else found <= offset):
+                yield _shown(stored, place, found, wish)
+        if stored.first > offset:
+            yield None  # backwards, what compaction has taken is passed over one by one
+        at = stored.next if step > 0 else min(offset, stored.first) - 1
 
 
-def _places(stored: Stored) -> Generator[None, None, list[int]]:
-    """Where the records of a chunk begin."""
-    places, at, octets = [], stored.chunk.start, stored.chunk.octets
-    while at < stored.chunk.end:
-        places.append(at)
-        at = next_record(octets, at)
-        if len(places) % _SLICE == 0:
+def _records(stored: Stored) -> Generator[None, None, list[tuple[int, int]]]:
+    """The offsets of a chunk's records, and where they begin."""
+    records = []
+    for record in stored.records():
+        records.append(record)
+        if len(records) % _SLICE == 0:
             yield None
-    return places
+    return records
 
 
 def _shown(stored: Stored, at: int, offset: int, wish: PeekWish) -> Peeked:

@@ -28,11 +28,13 @@ cdef class StreamQueue(LogQueue):
     cdef object _late
     cdef list _seeking
     cdef bint _is_serving
+    cdef public object compactor
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
     @cython.locals(reader=StreamReader)
     cpdef int credit_returned(self, Consumer consumer) except -1
     @cython.locals(reader=StreamReader)
+    cpdef void wake_readers(self) except *
     cpdef void _grown(self) except *
     cpdef void serve_later(self, StreamReader reader) except *
     @cython.locals(reader=StreamReader, room=Py_ssize_t)

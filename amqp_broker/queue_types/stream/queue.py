@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.receipts import Receipt
+    from amqp_broker.queue_types.stream.compactor import Compactor
     from queues.consumer import Consumer
 
 log = logging.getLogger("amqp_broker")
@@ -52,8 +53,8 @@ log = logging.getLogger("amqp_broker")
 class StreamQueue(LogQueue):
     """find_settings: makes what is in force out of the declaration and the policies of the day. counts: what consumers
     of this node were given, and acknowledged. addresses: of messages that were made, to be shared. followers: the
-    quorum queues over it, by name. _watching: those of the stream of which it is a partition, and whoever else is
-    served as a reader is."""
+    quorum queues over it, by name. compactor: of one that is compacted. _watching: those of the stream of which it is a
+    partition, and whoever else is served as a reader is."""
 
     def __init__(
         self,
@@ -85,6 +86,7 @@ class StreamQueue(LogQueue):
         self._late: deque[StreamReader] = deque()
         self._seeking: list[StreamReader] = []
         self._is_serving = False
+        self.compactor: Compactor | None = None
 
     # -- its log -------------------------------------------------------------------------------------------------------
 
@@ -230,8 +232,14 @@ class StreamQueue(LogQueue):
     def _forget_readers(self) -> None:
         """If there are none."""
         if not self.consumers and not self._watching:
-            self.group.tell_growth(self.queue_id, None)
+            if self.compactor is None:
+                self.group.tell_growth(self.queue_id, None)
             self._late.clear()
+
+    def compact_with(self, compactor: Compactor) -> None:
+        """Its copy on this node is compacted by it."""
+        self.compactor = compactor
+        self.group.tell_growth(self.queue_id, self._grown)
 
     def credit_returned(self, consumer: Consumer) -> None:
         """See Queue."""
@@ -242,6 +250,12 @@ class StreamQueue(LogQueue):
 
     def _grown(self) -> None:
         """The log has more."""
+        if self.compactor is not None:
+            self.compactor.grown()
+        self.wake_readers()
+
+    def wake_readers(self) -> None:
+        """There may be something for those that wait."""
         for reader in chain(self.consumers.values(), self._watching):
             if reader.consumer.is_waiting:
                 self.serve_later(reader)
@@ -319,6 +333,8 @@ class StreamQueue(LogQueue):
         """The stream is no more: its consumers here are cancelled. Nobody is told how many messages it had."""
         self.writer.seal()
         self.is_deleted = True
+        if self.compactor is not None:
+            self.compactor.end()
         consumers, self.consumers = self.consumers, {}
         watching, self._watching = self._watching, {}
         self._forget_readers()

@@ -16,8 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import cython
+
 from queues.message import Delivery
 from queues.stream.record import filter_hash_of, get_record, next_record
+
+if not cython.compiled:
+    from amqp_broker.octets.buffer import get_u32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,8 +82,10 @@ class StreamReader:
         self.filter = wanted
         # What channels hold of what was copied: there is nothing to tell one from another by.
         self._copied = _delivery(consumer, None, 0)
-        # Where in its chunk the next record is, so that who has little credit does not look for it anew each time.
+        # Where in its chunk the next record is, so that who has little credit does not look for it anew each time. One
+        # that was compacted meanwhile is shorter.
         self._chunk = _UNPLACED
+        self._length = 0
         self._record = 0
         self._place = 0
 
@@ -96,7 +103,8 @@ class StreamReader:
                 self.offset = 0  # what comes is published from now on
             consumer.is_waiting = True
             return room
-        if self.offset == _UNPLACED and not self._begin(stream, now):
+        is_unsound = self.queue.compactor is not None and not stream.log.compacted.is_enough
+        if is_unsound or (self.offset == _UNPLACED and not self._begin(stream, now)):
             consumer.is_waiting = True
             return room
         while consumer.has_credit():
@@ -107,6 +115,8 @@ class StreamReader:
             if stored is None:
                 consumer.is_waiting = True
                 return room
+            if self.offset < stored.first:
+                self.offset = stored.first
             if self.filter is not None and not self.filter.may_want(stored.chunk):
                 self.offset = stored.next
                 room -= _MADE
@@ -128,10 +138,16 @@ class StreamReader:
     def serve_chunk(self, stored: Stored, room: int) -> int:
         """Hand out what a chunk has from `offset` on. Returns the room that is left."""
         consumer, wanted = self.consumer, self.filter
-        octets, start = stored.chunk.octets, stored.chunk.start
+        octets, start, end = stored.chunk.octets, stored.chunk.start, stored.chunk.end
+        has_holes = stored.chunk.has_holes
         offset, first, behind = self.offset, stored.first, stored.next
-        place = self.find(octets, start, first)
+        place = self.find(octets, start, end, first)
         while offset < behind and room > 0 and consumer.has_credit():
+            if has_holes:
+                offset = behind if place == end else first + get_u32(octets, place + 4)
+                if offset == behind:
+                    self.offset = behind
+                    break
             here, offset = place, offset + 1
             place = next_record(octets, place)
             # Whoever looks at it while the consumer is told sees what comes next.
@@ -157,15 +173,15 @@ class StreamReader:
             lambda: get_record(octets, place, offset, stored.time, self.queue.addresses),
         )
 
-    def find(self, octets: bytes, start: int, first: int) -> int:
-        """Where the record at `offset` begins in the chunk whose first one has this offset."""
-        wanted, record, place = self.offset - first, 0, start
-        if self._chunk == first and self._record <= wanted:
-            record, place = self._record, start + self._place
-        while record < wanted:
+    def find(self, octets: bytes, start: int, end: int, first: int) -> int:
+        """Where the record at `offset`, or the next one that is there, begins in the chunk whose first one has this
+        offset; `end` where there is none."""
+        wanted, place = self.offset - first, start
+        if self._chunk == first and self._length == end - start and self._record <= wanted:
+            place = start + self._place
+        while place < end and get_u32(octets, place + 4) < wanted:
             place = next_record(octets, place)
-            record += 1
-        self._chunk, self._record, self._place = first, record, place - start
+        self._chunk, self._length, self._record, self._place = first, end - start, wanted, place - start
         return place
 
 

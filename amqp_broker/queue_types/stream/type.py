@@ -16,6 +16,7 @@ from amqp_broker.queue_types.stream.arguments import (
     partitions_of,
     with_partitions,
 )
+from amqp_broker.queue_types.stream.compactor import CompactionRoom, Compactor
 from amqp_broker.queue_types.stream.group_reader import GroupSettings
 from amqp_broker.queue_types.stream.partitioned import PartitionedStream
 from amqp_broker.queue_types.stream.parts import StreamParts
@@ -39,7 +40,7 @@ class StreamType(GroupType):
     policy_kind = "streams"
     policy_keys = keys(
         "max-length-bytes", "consumer-timeout", "queue-leader-locator", "max-age", "stream-max-segment-size-bytes",
-        "stream-filter-size-bytes", "initial-cluster-size",
+        "stream-filter-size-bytes", "stream-tombstone-age", "initial-cluster-size",
     )  # fmt: skip
     own_arguments = OWN_ARGUMENTS
     title = "a stream"
@@ -68,6 +69,7 @@ class StreamType(GroupType):
     def __init__(self, host: TypeHost) -> None:
         super().__init__(host)
         self._parts: dict[tuple[str, str], StreamParts] = {}
+        self._room: CompactionRoom | None = None
 
     def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
         """See QueueType."""
@@ -82,6 +84,11 @@ class StreamType(GroupType):
             parts = self._parts.setdefault((declaration.vhost, declaration.name), StreamParts())
             return PartitionedStream(declaration, queue_id, parts, groups, group)
         queue = StreamQueue(declaration, queue_id, group, settings, groups)
+        if queue.wanted.key:
+            if self._room is None:
+                host = self._host
+                self._room = CompactionRoom(host.config, host.timers, group.clock, host.background)
+            queue.compact_with(Compactor(queue, self._room))
         group.add_queue(queue)
         if declaration.part_of:
             self._parts.setdefault((declaration.vhost, declaration.part_of), StreamParts()).add(queue)
@@ -124,7 +131,11 @@ class StreamType(GroupType):
         stream = queue.stream()
         if stream is None:
             return {"first_offset": 0, "next_offset": 0, "stream_bytes": 0, "stream_groups": 0}
-        return {
+        figures: JsonObject = {
             "first_offset": stream.first, "next_offset": stream.next, "stream_bytes": stream.log.octets,
             "stream_groups": len(stream.groups),
         }  # fmt: skip
+        if queue.compactor is not None:
+            below, dirty_percent, tombstones, _ = queue.compactor.figures(stream)
+            figures |= {"compacted_below": below, "dirty_percent": dirty_percent, "tombstones": tombstones}
+        return figures

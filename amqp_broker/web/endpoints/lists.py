@@ -10,8 +10,8 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.errors import kind_not_found, object_not_found
-from amqp_broker.web.listing import Wanted, answer_list, answer_page, cut, read_columns, read_query
-from amqp_broker.web.objects import PAGE_ROWS, Objects
+from amqp_broker.web.listing import MAX_PAGE_SIZE, Wanted, answer_list, answer_page, cut, read_columns, read_query
+from amqp_broker.web.objects import Objects
 from amqp_broker.web.shapes import Shape, View, read_view
 
 Row = JsonObject
@@ -37,7 +37,7 @@ def _first_page(asked: Asked, shape: Shape, wanted: Wanted, view: View) -> Answe
     needed = (wanted.page or 0) * wanted.page_size
     is_in_order = wanted.sort is None or (wanted.sort == ("name",) and asked.vhost is not None)
     is_plain = is_in_order and not wanted.is_reversed and wanted.matches is None
-    if not 0 < needed <= PAGE_ROWS or not is_plain or shape.kind not in _COUNTED:
+    if not 0 < needed <= MAX_PAGE_SIZE or not is_plain or shape.kind not in _COUNTED:
         return None
     if asked.vhost is not None:
         total = asked.verb("object", kind="vhosts", name=asked.vhost)["object"][shape.kind]

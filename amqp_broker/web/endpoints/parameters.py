@@ -15,6 +15,14 @@ from amqp_broker.web.endpoints.lists import find_row, read_objects, show_rows
 from amqp_broker.web.errors import bad_request
 
 CLUSTER_NAME = "cluster_name"
+_MOVE = "messages are moved by POST /api/v1/queues/VHOST/QUEUE/move or amqp-broker queue move"
+_CLUSTER = f"nodes that share queues are one cluster (amqp-broker cluster); {_MOVE}"
+#: What is done here where RabbitMQ has a plugin for it.
+_INSTEAD = {
+    "shovel": f"{_MOVE}, dead letters by .../replay or amqp-broker queue replay",
+    "federation-upstream": _CLUSTER,
+    "federation-upstream-set": _CLUSTER,
+}
 
 
 class ValueBody(msgspec.Struct):
@@ -46,7 +54,9 @@ def put_parameter(asked: Asked) -> Answer:
     """Components are plugins of RabbitMQ's, and there are none here."""
     read_body(asked.body, ValueBody)
     asked.objects("parameters", asked.name("vhost"))
-    raise bad_request(f"Validation failed\n\ncomponent {asked.name('component')} not found")
+    component = asked.name("component")
+    instead = _INSTEAD.get(component, "")
+    raise bad_request(f"Validation failed\n\ncomponent {component} not found{instead and f': {instead}'}")
 
 
 def delete_parameter(asked: Asked) -> Answer:

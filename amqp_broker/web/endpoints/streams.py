@@ -76,6 +76,10 @@ def trim_stream(asked: Asked) -> Answer:
     return _answer(asked.change("stream.trim", **_named(asked), before=body.before))
 
 
+def compact_stream(asked: Asked) -> Answer:
+    return _answer(asked.change("stream.compact", **_named(asked)))
+
+
 def seek_group(asked: Asked) -> Answer:
     body = read_body(asked.body, SeekBody)
     return _answer(asked.change("stream.seek", **_named(asked), group=asked.name("group"), offset=body.offset))
@@ -167,6 +171,7 @@ ENDPOINTS = (
     Endpoint("GET", _STREAM, show_stream),
     Endpoint("GET", f"{_STREAM}/offset", find_offset),
     Endpoint("POST", f"{_STREAM}/trim", trim_stream, Access.ADMINISTRATOR, body=TrimBody),
+    Endpoint("POST", f"{_STREAM}/compact", compact_stream, Access.ADMINISTRATOR),
     Endpoint("PUT", f"{_STREAM}/groups/{{group}}", seek_group, Access.ADMINISTRATOR, body=SeekBody),
     Endpoint("DELETE", f"{_STREAM}/groups/{{group}}", forget_group, Access.ADMINISTRATOR),
     Endpoint("PUT", f"{_STREAM}/holds/{{hold}}", hold_stream, body=HoldBody),

@@ -136,8 +136,9 @@ GLOBAL_BY_TYPE: Final = (
     counter("messages_redelivered_total", "redeliver", "Messages delivered once more"),
     counter("messages_acknowledged_total", "ack", "Messages acknowledged"),
 )
-#: By RabbitMQ's names of the types, ours.
-QUEUE_TYPES: Final = {f"rabbit_{name}_queue": name for name in ("classic", "quorum", "stream")}
+QUEUE_TYPES: Final = ("classic", "quorum", "stream")
+#: Those whose dead letters are kept until they are published.
+IN_GROUPS: Final = "rabbit_quorum_queue"
 DEAD_LETTERS: Final = {
     "maxlen": "over a length limit", "expired": "expired", "rejected": "rejected",
     "delivery_limit": "delivered too often",

@@ -143,6 +143,16 @@ def stream_families(services: Services, chosen: Chosen) -> Iterator[Family]:
         for row in streams:
             family.add(number(row.get(field)), _queue(row))
         yield family
+    compacted = [row for row in streams if isinstance(row.get("compacted_below"), int)]
+    for field, name, text in (
+        ("compacted_below", "stream_compacted_below", "Offset below which the node has compacted a stream"),
+        ("dirty_percent", "stream_dirty_percent", "How much of a stream in octets is not compacted, in percent"),
+        ("tombstones", "stream_tombstones", "Tombstones in what is compacted of a stream"),
+    ):
+        family = Family(OWN_PREFIX + name, GAUGE, text)
+        for row in compacted:
+            family.add(number(row.get(field)), _queue(row))
+        yield family
     read = [row for row in streams if row.get("stream_groups")]
     lags = Family(f"{OWN_PREFIX}stream_group_lag_messages", GAUGE, "Messages that a group of readers has not settled")
     left = 0

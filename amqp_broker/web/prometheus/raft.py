@@ -37,12 +37,33 @@ def raft_families(services: Services, prefix: str, *, by_group: bool) -> Iterato
         for each in (name, older):
             family = Family(prefix + each, GAUGE, text)
             for group in groups if by_group else ():
-                number = str(group["group"])
-                family.add(group[field], {"vhost": "", "queue": f"group-{number}", "group": number})
+                family.add(group[field], _labels(group))
             if not by_group:
                 family.add(max((group[field] for group in groups), default=0))
             yield family
+    yield from _latencies(groups, prefix, by_group=by_group)
     yield from _links(status)
+
+
+def _latencies(groups: list[Mapping[str, JsonValue]], prefix: str, *, by_group: bool) -> Iterator[Family]:
+    """Of the groups that this node leads, in steps of the node's clock: a millisecond."""
+    led = [group for group in groups if group["role"] == "leader" and group.get("commit_ms") is not None]
+    for name in ("raft_commit_latency_seconds", "raft_entry_commit_latency_seconds"):
+        family = Family(prefix + name, GAUGE, "How long an entry takes until it is decided, the newest count most")
+        for group in led if by_group else ():
+            family.add(group["commit_ms"] / 1000, _labels(group))
+        if not by_group:
+            family.add(max((group["commit_ms"] for group in led), default=0) / 1000)
+        yield family
+    if not by_group:
+        longest = Family(f"{prefix}raft_max_commit_latency_seconds", GAUGE, "The longest of all groups")
+        longest.add(max((group["commit_ms"] for group in led), default=0) / 1000)
+        yield longest
+
+
+def _labels(group: Mapping[str, JsonValue]) -> dict[str, str]:
+    number = str(group["group"])
+    return {"vhost": "", "queue": f"group-{number}", "group": number}
 
 
 def _links(status: Mapping[str, JsonValue]) -> Iterator[Family]:

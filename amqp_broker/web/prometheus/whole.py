@@ -133,10 +133,7 @@ def globals_of(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
     """Counters of the node by protocol and type of queue."""
     for metric in n.GLOBAL:
         family = Family(GLOBAL_PREFIX + metric.name, metric.kind, metric.help)
-        value = totals.get(metric.field)
-        if value is None and metric.name == "messages_routed_total":
-            value = number(totals.get("publish")) - number(totals.get("drop_unroutable"))
-        family.add(number(value), _PROTOCOL)
+        family.add(number(totals.get(metric.field)), _PROTOCOL)
         yield family
     by_type = _by_type(totals)
     delivered = Family(f"{GLOBAL_PREFIX}messages_delivered_total", COUNTER, "Messages delivered or got, in any mode")
@@ -149,39 +146,37 @@ def globals_of(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
         for theirs, values in by_type.items():
             family.add(number(values.get(metric.field)), {**_PROTOCOL, "queue_type": theirs})
         yield family
-    yield from _dead_letters(totals, by_type)
+    yield from _dead_letters(by_type)
     yield _sizes(totals)
 
 
 def _by_type(totals: Mapping[str, JsonValue]) -> dict[str, Mapping[str, JsonValue]]:
-    """What a node does not count by type counts as that of the first, which most are."""
-    told = totals.get("by_type")
-    if isinstance(told, Mapping):
-        return {theirs: told.get(ours) or {} for theirs, ours in n.QUEUE_TYPES.items()}
-    first = next(iter(n.QUEUE_TYPES))
-    return {theirs: totals if theirs is first else {} for theirs in n.QUEUE_TYPES}
+    """By RabbitMQ's names of the types of queues: its own always, others where there are any."""
+    told = totals.get("by_type") or {}
+    return {f"rabbit_{ours}_queue": told.get(ours, {}) for ours in dict.fromkeys((*n.QUEUE_TYPES, *told))}
 
 
-def _dead_letters(totals: Mapping[str, JsonValue], by_type: Mapping[str, Mapping[str, JsonValue]]) -> Iterator[Family]:
+def _dead_letters(by_type: Mapping[str, Mapping[str, JsonValue]]) -> Iterator[Family]:
+    """Those that had somewhere to go: what is dropped without a dead letter exchange is none."""
     for reason, text in n.DEAD_LETTERS.items():
         family = Family(f"{GLOBAL_PREFIX}messages_dead_lettered_{reason}_total", COUNTER, f"Dead letters: {text}")
         for theirs, values in by_type.items():
             told = number(values.get(f"dead_lettered_{reason}"))
+            own = "at_least_once" if theirs == n.IN_GROUPS else "at_most_once"
             for strategy in n.STRATEGIES:
                 labels = {"queue_type": theirs, "dead_letter_strategy": strategy}
-                family.add(told if strategy == "at_most_once" else 0, labels)
+                family.add(told if strategy == own else 0, labels)
         yield family
 
 
 def _sizes(totals: Mapping[str, JsonValue]) -> Family:
-    """What the node tells of sizes: all messages in the bucket of their mean, where it tells no more."""
+    """By the size of the body; each bucket with those below it."""
     family = Family(f"{PREFIX}message_size_bytes", HISTOGRAM, "Size of messages received from publishers")
-    count, octets = number(totals.get("publish")), number(totals.get("publish_oct"))
-    told = totals.get("message_sizes")
-    mean = octets / count if count else 0
-    for index, bound in enumerate(n.SIZE_BUCKETS):
-        within = told[index] if isinstance(told, list) else count if bound == "+Inf" or mean <= float(bound) else 0
+    within = 0
+    counts = totals.get("message_sizes") or [0] * len(n.SIZE_BUCKETS)
+    for bound, count in zip(n.SIZE_BUCKETS, counts, strict=True):
+        within += count
         family.add(within, {**_PROTOCOL, "le": bound}, "_bucket")
-    family.add(count, _PROTOCOL, "_count")
-    family.add(octets, _PROTOCOL, "_sum")
+    family.add(within, _PROTOCOL, "_count")
+    family.add(number(totals.get("publish_oct")), _PROTOCOL, "_sum")
     return family

@@ -39,9 +39,11 @@ def chunk_of(*bodies: bytes, producer: bytes = b"", sequence: int = 0) -> bytes:
     return builder.seal()
 
 
-def one_stream(settings: StreamSettings | None = None, members: int = 1) -> tuple[Group, CommandStream]:
+def one_stream(
+    settings: StreamSettings | None = None, members: int = 1, seed: int = 0
+) -> tuple[Group, CommandStream]:
     """A group with a stream, and the command stream of its first node."""
-    group = Group(*[Member(f"n{number + 1}", seed=number) for number in range(members)])
+    group = Group(*[Member(f"n{number + 1}", seed=seed + number) for number in range(members)])
     node = CommandStream(group, group.members[0])
     node.send(OpenStream(STREAM, settings or StreamSettings()))
     return group, node

@@ -89,6 +89,7 @@ def test_a_broker_that_is_down_at_the_start(spark: SparkSession, tmp_path: Path)
         reader.load().count()
 
 
+@pytest.mark.long
 def test_a_broker_that_dies_in_the_middle_and_comes_back(spark: SparkSession, tmp_path: Path) -> None:
     with amqp_broker.running() as broker:
         scene = Scene(spark, broker.url, tmp_path, 90_000)

@@ -23,6 +23,7 @@ def run_round(work: Path, moment: str, victim: str) -> Campaign:
     return campaign
 
 
+@pytest.mark.long
 def test_whoever_is_killed_each_message_comes_once(tmp_path: Path) -> None:
     run_round(tmp_path, "committed", DRIVER)
 

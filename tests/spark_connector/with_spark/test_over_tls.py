@@ -41,6 +41,7 @@ def test_a_query_over_tls_and_one_that_trusts_somebody_else(
     scene.close()
 
 
+@pytest.mark.long
 def test_the_drain_command_over_tls(place: TlsPlace, spark: SparkSession, tmp_path: Path) -> None:
     scene = Scene(spark, place.plain, tmp_path, 90_003)
     scene.declare("q")

@@ -58,6 +58,14 @@ def test_every_page_of_an_empty_broker(window: Browser, http: Http) -> None:
     assert window.texts("main .message") == ["There is no such page."]
 
 
+def test_every_place_is_seen_at_the_top(window: Browser) -> None:
+    window.go("overview")
+    script = "const nav = document.querySelector('nav.places'); return [nav.scrollWidth, nav.clientWidth]"
+    whole, seen = window.driver.execute_script(script)
+    assert whole <= seen
+    assert window.texts("nav.places a")[-2:] == ["Admin", "Audit"]
+
+
 def test_what_is_not_there_is_said_so(window: Browser) -> None:
     window.go("queues/%2F/nothing")
     window.until(lambda: window.texts("main .message") == ["This is not here any more."])

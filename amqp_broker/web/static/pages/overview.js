@@ -93,7 +93,7 @@ function churn(rates) {
     const [came, went] = key === "queue" ? ["created", "deleted"] : ["created", "closed"];
     return [title, `${count(rates[`${key}_${came}`])} ${came}, ${count(rates[`${key}_${went}`])} ${went} (${rate(rates[`${key}_${came}_details`]?.rate ?? 0)})`];
   };
-  return h("section", {}, h("h2", {}, "Since the start"), facts([...CHURN.map((pair) => line(...pair)), ["Declarations of queues", count(rates.queue_declared)]]));
+  return h("section", {}, h("h2", {}, "In all"), facts([...CHURN.map((pair) => line(...pair)), ["Declarations of queues", count(rates.queue_declared)]]));
 }
 
 function listeners(all) {

@@ -1,0 +1,247 @@
+"""Compaction: a pass over the pages of a stream on this member, which leaves of each key its newest record.
+
+    the new part of the log -> the newest offset of each key -> all pages up to there, without what is superseded
+    -> new files, synced -> the log's pages are these (StreamLog.replace) -> a checkpoint names them -> the old ones go
+
+It is done in slices on the loop; pages are read, written and synced in the background, where the disk has one.
+
+Invariants:
+1. A record goes only if one of the same key with a higher offset is in the log, or if it is a tombstone that may go.
+   Offsets, octets and order of the others stay as they are.
+2. Nothing is touched that is not on the disk, nor from `Rules.below` on; and the last record before that stays,
+   whatever it is, so that the log ends where it did.
+3. New pages are on the disk before the log has them, and the old ones stay until a checkpoint without them is there: a
+   crash at any time leaves the pages of the last checkpoint.
+4. In RAM are a page, a page that is being made, and the keys: at most `Rules.most_keys`, and those of one page more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from queues.page import Page
+from queues.pager import Pager
+from queues.stream.keys import find_key, is_empty
+from queues.stream.log import Part, Stored, StreamLog, split_page, stored_octets
+from storage.disk import Pending
+
+#: Records that are looked at in a slice: some 100 microseconds.
+_SLICE = 32
+#: Octets of a hash that stands for a key: two keys with the same are not to be met with.
+_HASH_BYTES = 16
+#: What a key takes in RAM at most, octets: its hash, an offset, and their place in a dictionary.
+KEY_BYTES = 200
+
+#: What is to be waited for, or None at the end of a slice.
+Steps = Generator[Pending | None, None, Any]
+
+
+class Rules(NamedTuple):
+    """below: only what is before this offset. most_keys: kept in RAM. Tombstones go that are before the offset
+    `gone_below` and came before `gone_before`, milliseconds since the epoch."""
+
+    below: int
+    most_keys: int
+    gone_below: int
+    gone_before: int
+
+
+class Outcome(NamedTuple):
+    """below: up to where the log is compacted now. records: how many are gone; octets: how many fewer it has."""
+
+    below: int
+    records: int
+    octets: int
+
+
+class Overtaken(Exception):
+    """The log is another one by now, or is gone, or has lost what the pass was about."""
+
+
+class Pass:
+    """is_live: whether the log is still the one that counts."""
+
+    def __init__(self, log: StreamLog, key: str, pager: Pager, rules: Rules, is_live: Callable[[], bool]) -> None:
+        self._log = log
+        self._key_of = find_key(key)
+        self._store = pager.page_store
+        self._page_bytes = pager.page_bytes
+        self._rules = rules
+        self._is_live = is_live
+        self._newest: dict[bytes, int] = {}
+        self._looked = 0
+        # What is made.
+        self._end = 0
+        self._begin = 0
+        self._pieces: list[bytes] = []
+        self._size = self._time = self._next = 0
+        self._new: list[Part] = []
+        self._written: list[Part] = []
+        self._files: list[int] = []
+        # What is found.
+        self._records = self._tombstones = self._first = self._first_time = 0
+
+    def steps(self) -> Steps:
+        """The whole of it. Returns an Outcome, or None where there was nothing to do. Raises Overtaken, CorruptRecord,
+        OSError; the log is as it was then."""
+        log = self._log
+        try:
+            parts = log.stored_parts(self._rules.below)
+            parts = parts[: (yield from self._gather(parts))]
+            if not parts or parts[-1].page.last + 1 < log.compacted.below:
+                return None
+            self._begin, self._end = parts[0].page.first, parts[-1].page.last + 1
+            for part in parts:
+                yield from self._rewrite(part)
+            yield from self._flush(self._end)
+            if self._written:
+                yield from self._wait(self._store.sync_beside(log.queue_id, self._files))
+        except BaseException:
+            self._give_up()
+            raise
+        before = log.octets
+        if self._written:
+            log.replace(parts, self._new)
+        compacted = log.compacted
+        compacted.below = max(self._end, compacted.below)
+        compacted.tombstones, compacted.first, compacted.time = self._tombstones, self._first, self._first_time
+        return Outcome(compacted.below, self._records, before - log.octets)
+
+    def _give_up(self) -> None:
+        for part in self._written:
+            location = part.page.location
+            if self._store.has_segment(self._log.queue_id, location.segment):
+                self._store.release(self._log.queue_id, location)
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    def _wait(self, pending: Pending) -> Generator[Pending, None, bytes]:
+        """Its result."""
+        yield pending
+        if not self._is_live():
+            raise Overtaken
+        return pending.result()
+
+    def _pause(self) -> Iterator[None]:
+        """The end of a slice, now and then."""
+        self._looked += 1
+        if self._looked % _SLICE == 0:
+            yield None
+            if not self._is_live():
+                raise Overtaken
+
+    def _octets_of(self, part: Part) -> Generator[Pending, None, bytes]:
+        page = part.page
+        if page.data is not None:
+            return page.data
+        if page.location is None:
+            raise Overtaken
+        location = page.location
+        pending, start = self._store.begin_read(self._log.queue_id, location)
+        yield pending
+        if page.location is None or not self._is_live():
+            raise Overtaken
+        return pending.result()[start : start + location.length]
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    def _gather(self, parts: list[Part]) -> Generator[Pending | None, None, int]:
+        """The newest offset of each key in what is not compacted yet, as far as there is room. Returns how many pages
+        that makes."""
+        newest, key_of, compacted = self._newest, self._key_of, self._log.compacted
+        is_begun = False
+        for number, part in enumerate(parts):
+            page = part.page
+            if page.last < compacted.below:
+                continue
+            if is_begun and len(newest) >= self._rules.most_keys:
+                return number
+            is_begun = True
+            octets = yield from self._octets_of(part)
+            for stored in split_page(octets, page.first, part.time):
+                for offset, at in stored.records():
+                    key = key_of(stored.chunk.octets, at)
+                    if key:
+                        newest[_hash_of(key)] = offset
+                    yield from self._pause()
+        return len(parts)
+
+    # -- what is left --------------------------------------------------------------------------------------------------
+
+    def _rewrite(self, part: Part) -> Steps:
+        octets = yield from self._octets_of(part)
+        page = part.page
+        pieces: list[tuple[Stored, bytes]] = []
+        is_changed = False
+        for stored in split_page(octets, page.first, part.time):
+            left: list[int] = []
+            count = 0
+            for offset, at in stored.records():
+                count += 1
+                if self._stays(stored, offset, at):
+                    left.append(at)
+                yield from self._pause()
+            self._records += count - len(left)
+            if len(left) == count:
+                pieces.append((stored, stored_octets(stored._replace(chunk=stored.chunk.apart()))))
+                continue
+            is_changed = True
+            if left:
+                chunk = stored.chunk
+                pieces.append((stored, stored_octets(stored, chunk.keeping(left, len(chunk.bloom)))))
+        has_gap = not self._pieces and self._begin != page.first
+        if not is_changed and not has_gap and 2 * len(octets) >= self._page_bytes:
+            yield from self._flush(page.first)
+            self._new.append(part)
+            self._begin = page.last + 1
+            return
+        for stored, piece in pieces:
+            if self._size >= self._page_bytes:
+                yield from self._flush(self._next)
+            if not self._pieces:
+                self._time = stored.time
+            self._pieces.append(piece)
+            self._size += len(piece)
+            self._next = stored.next
+
+    def _stays(self, stored: Stored, offset: int, at: int) -> bool:
+        """Whether a record is needed; tombstones that are, are counted."""
+        octets = stored.chunk.octets
+        key = self._key_of(octets, at)
+        if not key:
+            return True
+        if self._newest.get(_hash_of(key), -1) > offset:
+            return False
+        if not is_empty(octets, at):
+            return True
+        rules = self._rules
+        if offset < rules.gone_below and stored.time <= rules.gone_before and offset != self._end - 1:
+            return False
+        if not self._tombstones:
+            self._first, self._first_time = offset, stored.time
+        self._tombstones += 1
+        return True
+
+    def _flush(self, end: int) -> Steps:
+        """What is made so far is a page, which goes up to this offset."""
+        if not self._pieces:
+            assert self._begin == end  # the last record before that stays
+            return
+        queue_id, store = self._log.queue_id, self._store
+        data = b"".join(self._pieces)
+        if not self._files or store.is_full(queue_id, self._files[-1]):
+            self._files.append(store.begin_segment(queue_id))
+        location, pending = store.write_beside(queue_id, self._files[-1], data)
+        page = Page(None, end - self._begin, self._begin, end - 1, 0)
+        page.location = location
+        part = Part(self._time, page)
+        self._new.append(part)
+        self._written.append(part)
+        self._begin, self._pieces, self._size = end, [], 0
+        yield from self._wait(pending)
+
+
+def _hash_of(key: bytes) -> bytes:
+    return blake2b(key, digest_size=_HASH_BYTES).digest()

@@ -1,0 +1,37 @@
+"""What of totals never falls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+#: What there is just now: it comes and goes.
+HELD = {
+    "at", "node", "nodes", "stale", "connections", "channels", "vhosts", "exchanges", "bindings", "queues", "consumers",
+    "publishers", "messages", "messages_ready", "messages_unacknowledged", "messages_delayed", "messages_leased",
+    "message_bytes_ready", "memory_used", "memory_quorum_queues", "memory_assembling", "memory_budget",
+    "journal_bytes", "unsynced_bytes",
+}  # fmt: skip
+
+
+def counters_of(totals: dict[str, Any]) -> dict[str, float]:
+    """All counters, by their paths."""
+    return dict(_numbers("", {name: value for name, value in totals.items() if name not in HELD}))
+
+
+def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _numbers(f"{path} {name}".strip(), inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _numbers(f"{path} {number}", inner)
+    else:
+        assert isinstance(value, (int, float)), path
+        yield path, value
+
+
+def fallen(now: dict[str, Any], before: dict[str, Any]) -> list[str]:
+    """Counters that are lower than they were."""
+    counters = counters_of(now)
+    return [name for name, value in counters_of(before).items() if counters.get(name, 0) < value]
