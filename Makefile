@@ -7,7 +7,7 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 # Thousands of processes start in the tests: none of them has to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run cluster test test-plain dist package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-instructions bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
+.PHONY: help setup run cluster test test-plain dist package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-instructions bench-kafka bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -100,6 +100,9 @@ bench-footprint: setup $(VENV)/tools.stamp ## memory, start, drain, and whether 
 
 bench-bystander: setup $(VENV)/tools.stamp ## what an unrelated connection feels while something large happens, side by side with RabbitMQ (ARGS=)
 	@exec $(PY) -m benchmarks.bystander $(ARGS)
+
+bench-kafka: setup $(VENV)/tools.stamp ## our streams beside Apache Kafka; needs mvn and Java; writes to benchmarks/results/ (ARGS=)
+	@exec $(PY) -m benchmarks.kafka $(ARGS)
 
 bench-instructions: setup $(VENV)/tools.stamp ## count instructions per message with callgrind and record them (ARGS=--check)
 	@exec $(PY) -m benchmarks.instructions $(ARGS)
