@@ -22,7 +22,8 @@ Job = Callable[[int], bool]
 
 #: What a slice does, unless somebody wants smaller ones: some 100 microseconds.
 SLICE = 128
-#: So many slices of a turn may be done before its end, for those who look whether something has been done.
+#: So many slices of a turn may be done before its end, for those who look whether something has been done; and so many
+#: of those that may come first have one at its end before others have theirs.
 _MOST_AHEAD = 16
 
 
@@ -79,7 +80,7 @@ class Background:
         self.patient = Patient(self)
         self.patient_jobs: set[Job] = set()
         self._ahead = _MOST_AHEAD
-        self._bringer: Job | None = None
+        self._bringers: list[Job] = []  # the newest jobs: those of this turn that may come first
         self._is_running = False
         self._has_begun_patience = False
 
@@ -93,23 +94,30 @@ class Background:
 
     def add(self, job: Job, may_come_first: bool = False) -> None:
         """`job(now)` does a slice and returns whether there is more; its first slice comes at the end of this turn, or
-        in `run_newest` if it may: it handles nothing of any connection."""
-        self.jobs.append(job)
+        in `run_newest` if it may: it handles nothing of any connection. Who asks in a later turn for what that slice
+        brings finds it, whatever else there is to do."""
         if may_come_first:
-            self._bringer = job
+            self.jobs.append(job)
+            self._bringers.append(job)
+        else:
+            self.jobs.insert(len(self.jobs) - len(self._bringers), job)
 
     def remove(self, job: Job) -> None:
         """The rest of a job, if there is any, is not done."""
+        if job in self._bringers:
+            self._bringers.remove(job)
         if job in self.jobs:
             self.jobs.remove(job)
             self.patient_jobs.discard(job)
 
     def work(self, now: int) -> None:
-        """The slices of one turn: at least one, if there is a job."""
+        """The slices of one turn: at least one, if there is a job, and one of each of the newest that may come first."""
         jobs = self.jobs
         pace = self._pace
         self._ahead = _MOST_AHEAD
-        self._bringer = None
+        first = min(len(self._bringers), _MOST_AHEAD)
+        jobs.rotate(first)
+        self._bringers.clear()
         self._is_running = True
         pace.start()
         waiting: list[Job] = []
@@ -120,11 +128,13 @@ class Background:
                     self._work_patiently(job, now, waiting)
                 elif job(now):
                     jobs.append(job)
-                if not pace.goes_on():
+                first -= 1
+                if first < 0 and not pace.goes_on():
                     return
         finally:
             self._is_running = False
             self._has_begun_patience = False
+            self._bringers.clear()
             jobs.extend(waiting)
 
     def _work_patiently(self, job: Job, now: int, waiting: list[Job]) -> None:
@@ -143,14 +153,16 @@ class Background:
     def run_newest(self, now: int) -> bool:
         """A slice of the job that came last, if it may come first, before the turn ends: somebody asks for what it may
         bring. Returns whether there was one; not for long in one turn, nor out of a slice."""
-        if not self.jobs or self._is_running or not self._ahead or self.jobs[-1] != self._bringer:
+        if not self._bringers or self._is_running or not self._ahead:
             return False
         self._ahead -= 1
         self._is_running = True
+        job = self.jobs.pop()
+        self._bringers.pop()
         try:
-            job = self.jobs.pop()
             if job(now):
                 self.jobs.append(job)
+                self._bringers.append(job)
         finally:
             self._is_running = False
         return True

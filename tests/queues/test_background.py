@@ -88,8 +88,58 @@ def test_only_a_job_that_may_comes_first() -> None:
     done: list[str] = []
     background.add(job(done, "first", 2), may_come_first=True)
     background.add(job(done, "other", 1))
-    assert not background.run_newest(1)
-    assert done == []
+    assert background.run_newest(1)
+    assert done == ["first@1"]
     background.work(2)
     background.add(job(done, "late", 1))
     assert not background.run_newest(3), "what may come first is over"
+
+
+def test_who_asks_in_the_next_turn_finds_what_the_newest_have_brought_whatever_else_there_is() -> None:
+    """A disk that is slow, or another process, may take all of a turn's time."""
+    background = Background(Slices(1))
+    done: list[str] = []
+    for number in range(3):
+        background.add(job(done, f"old {number}", 9))
+    background.add(job(done, "a", 1), may_come_first=True)
+    background.add(job(done, "beside", 9))
+    background.add(job(done, "b", 2), may_come_first=True)
+    background.work(1)
+    assert done == ["a@1", "b@1", "old 0@1"]
+    background.work(2)
+    assert done[3:] == ["old 1@2"]
+
+
+def test_very_many_that_may_come_first_do_not_run_in_one_turn() -> None:
+    background = Background(Slices(1))
+    done: list[str] = []
+    for number in range(1000):
+        background.add(job(done, str(number), 1), may_come_first=True)
+    background.work(1)
+    assert len(done) < 100
+    turns = 1
+    while background.jobs:
+        background.work(1)
+        turns += 1
+    assert sorted(done) == sorted(f"{number}@1" for number in range(1000))
+    assert turns > 900
+
+
+def test_what_a_slice_adds_has_its_turn() -> None:
+    background = Background(Slices(1))
+    done: list[str] = []
+
+    def adds(now: int) -> bool:
+        background.add(job(done, "added", 1), may_come_first=True)
+        background.add(job(done, "beside", 1))
+        return False
+
+    background.add(adds, may_come_first=True)
+    assert background.run_newest(1)
+    assert background.run_newest(2)
+    assert done == ["added@2"]
+    background.add(adds, may_come_first=True)
+    for _ in range(5):
+        background.work(3)
+    assert sorted(done[1:]) == ["added@3", "beside@3", "beside@3"]
+    assert not background.jobs
