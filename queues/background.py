@@ -111,7 +111,7 @@ class Background:
             self.patient_jobs.discard(job)
 
     def work(self, now: int) -> None:
-        """The slices of one turn: at least one, if there is a job, and one of each of the newest that may come first."""
+        """The slices of a turn: at least one, if there is a job, and one of each of the newest that may come first."""
         jobs = self.jobs
         pace = self._pace
         self._ahead = _MOST_AHEAD
