@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parent / "clients" / "go"
+#: One worker builds the program for all.
+pytestmark = pytest.mark.xdist_group("go")
 CHECKS = [
     "confirms", "returns", "nacks", "workers", "prefetch", "rpc", "exchanges", "deadLetters", "channelErrors",
     "connectionErrors", "cancelNotification", "headers", "largeBody", "heartbeats", "transactions", "secret",
