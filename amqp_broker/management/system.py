@@ -101,6 +101,7 @@ class System:
         peers = PeerQuestions(broker, tenants, replication, membership)
         pages = Pages(counts, peers)
         self._audit = AuditVerbs(audit, peers)
+        self._totals = Totals(counts, peers)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "statistics": self._statistics,
             "queue.list": self._list_queues,
@@ -111,7 +112,7 @@ class System:
             **self._audit.verbs,
             **PeekVerb(counts, peers, pages.channels, home).verbs,
             **ConnectionVerbs(counts, pages.connections, peers).verbs,
-            **Totals(counts, peers).verbs,
+            **self._totals.verbs,
             **Draining(counts, replication, peers).verbs,
             **NodeVerbs(counts, replication, peers).verbs,
             **RouteTest(broker).verbs,
@@ -182,6 +183,10 @@ class System:
             pending.release(send)
 
         awaited.when_done(done)
+
+    def close(self) -> None:
+        """The end, when no thread runs any more: what was counted outlasts it."""
+        self._totals.close()
 
     def _record(self, channel: Channel, verb: str, request: Request | None, said: JsonObject) -> None:
         """What is no request, or asks for no verb, changes nothing."""

@@ -58,6 +58,7 @@ class Totals:
         self._task: Task | None = None
         self._found: JsonObject = {}
         self._counted: JsonObject = {}  # since the start
+        self._fleeting = 0  # queues that end with the node
         self._found_at = -FRESH_MS
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "totals": self._totals,
@@ -87,15 +88,29 @@ class Totals:
             return self._found
         if self._task is None:
             self._task = Task(self._background, self._walk())
-        yield self._task
+        task = self._task
+        yield task
+        if task.error is not None:
+            raise task.error
         return self._found
+
+    def close(self) -> None:
+        """The end, when no thread runs any more: all that was counted is kept."""
+        steps = self._add_up()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                _, counted = end.value
+                break
+        self._kept.close(self._kept.go_on(highest(counted, self._counted)), self._fleeting)
 
     def _walk(self) -> Steps:
         try:
             held, counted = yield from self._add_up()
             self._counted = highest(counted, self._counted)
             counters = self._kept.go_on(self._counted)
-            yield self._kept.keep(counters)
+            yield self._kept.keep(counters, self._fleeting)
             self._found, self._found_at = {**held, **counters}, self._clock.now
         finally:
             self._task = None
@@ -106,7 +121,7 @@ class Totals:
         broker = self._broker
         by_type = {name: _as_of_now(sums) for name, sums in broker.gone.items()}
         sums_of: dict[str, QueueSums] = {}
-        count = 0
+        count = fleeting = 0
         for name in broker.vhost_names.after(None, len(broker.vhost_names)):
             vhost, last = broker.vhosts.get(name), None
             while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
@@ -117,9 +132,11 @@ class Totals:
                         sums = sums_of[queue.declaration.type] = QueueSums()
                     queue.add_counts(sums)
                     queue.add_own_counters(sums)
+                    fleeting += not broker.is_recorded(queue)
                 count += len(names)
                 last = names[-1]
                 yield None
+        self._fleeting = fleeting
         channels, publishers = yield from self._add_channels()
         held = {**self._held(), **_held_by(sums_of.values()), "queues": count, "publishers": publishers}
         for queue_type, sums in sums_of.items():

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from amqp_broker.management.totals import FRESH_MS
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.frames import encode_method_frame
+from tests.node.node_driver import Client, NodeDriver, frame_octets
+from tests.node.system_service import SystemService
+
 #: What there is just now: it comes and goes.
 HELD = {
     "at", "node", "nodes", "stale", "connections", "channels", "vhosts", "exchanges", "bindings", "queues", "consumers",
@@ -35,3 +41,15 @@ def fallen(now: dict[str, Any], before: dict[str, Any]) -> list[str]:
     """Counters that are lower than they were."""
     counters = counters_of(now)
     return [name for name, value in counters_of(before).items() if counters.get(name, 0) < value]
+
+
+def totals(driver: NodeDriver, service: SystemService) -> dict[str, Any]:
+    """New ones."""
+    driver.wait(FRESH_MS)
+    return service.ask("totals")
+
+
+def publish_mandatory(driver: NodeDriver, client: Client, queue: str) -> None:
+    """An empty message to the default exchange, mandatory."""
+    octets = encode_method_frame(1, methods.BasicPublish(0, "", queue, True, False))
+    client.send_octets(octets + frame_octets(2, 1, b"\x00\x3c\x00\x00" + bytes(8) + b"\x00\x00"))
