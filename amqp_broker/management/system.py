@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.leases.stream_reads import READS
-from amqp_broker.management.access import ADMINISTRATOR, Asker, least_tag
+from amqp_broker.management.access import ADMINISTRATOR, PATIENT, Asker, least_tag
 from amqp_broker.management.account_verbs import AccountVerbs
 from amqp_broker.management.administration import Administration
 from amqp_broker.management.audit_verbs import AuditVerbs
@@ -88,7 +88,7 @@ class System:
     ) -> None:
         self._broker = broker
         self._clock = broker.clock
-        self._background = broker.background.patient
+        self._background = broker.background
         self._replication = replication
         self._groups = groups
         self._leases = leases
@@ -153,7 +153,8 @@ class System:
                 request = Request.of_json(body)
                 found = self._answer(channel, verb, request)
             if isinstance(found, Generator):
-                task = awaited = Task(self._background, found)
+                background = self._background
+                task = awaited = Task(background.patient() if verb in PATIENT else background, found)
             else:
                 fields, awaited = found
         except EXPECTED_ERRORS as error:
