@@ -1,0 +1,1 @@
+cpdef int class_of(unsigned long long size) noexcept
