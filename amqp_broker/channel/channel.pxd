@@ -7,7 +7,7 @@ from queues.queue cimport Queue
 from queues.stream.record cimport write_record
 from amqp_broker.flow.output cimport Output
 from amqp_broker.flow.client cimport Client
-from amqp_broker.flow.message_sizes cimport class_of
+from amqp_broker.flow.message_sizes cimport bound_of, class_of
 from amqp_broker.channel.confirms cimport Confirms, PublishReceipt
 from amqp_broker.channel.consumer cimport ChannelConsumer
 from amqp_broker.protocol.content cimport ContentScanner
@@ -60,7 +60,11 @@ cdef class Channel:
     cdef public long long unroutable
     cdef public long long returned
     cdef long long by_size[9]
+    cdef long long sized
     cdef public long long octets
+    cdef int size_class
+    cdef unsigned long long size_below
+    cdef unsigned long long size_to
     cdef public Confirms confirms
     cdef public object transaction
     cdef public bint is_traced
@@ -104,7 +108,12 @@ cdef class Channel:
     cpdef int record_outcome(self, int outcome) except -1
     @cython.locals(number=int)
     cpdef int count_sizes(self) except -1
-    cpdef long long routed_count(self) except? -1
+    @cython.locals(published="long long")
+    cdef int _count_class(self) except -1
+    @cython.locals(number=int)
+    cdef int _begin_size_class(self, unsigned long long size) except -1
+    cdef int _check_size(self, unsigned long long size, Py_ssize_t header) except -1
+    cpdef Py_ssize_t routed_count(self) except? -1
     cpdef int count_copies(self, Py_ssize_t copies) except -1
     @cython.locals(table=RouteTable, octets="const unsigned char*", number=Py_ssize_t)
     cdef Py_ssize_t _number_of(self, bytes raw) except -1

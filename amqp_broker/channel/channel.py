@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 if not cython.compiled:
     import struct
 
-    from amqp_broker.flow.message_sizes import class_of
+    from amqp_broker.flow.message_sizes import bound_of, class_of
     from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
     from amqp_broker.octets.index import is_same
     from queues.message import make_message
@@ -121,10 +121,15 @@ class Channel:
         self.counted = self.counted_extra = 0  # of both, and of these, so many are in the counts of their exchanges
         self.exchange = b""  # where all others went: the beginning of `raw`
         self.unroutable = self.returned = 0  # of both, so many went to no queue; of those, so many came back
-        # What was published since sizes were counted: messages by class (flow/message_sizes.py), octets of bodies.
+        # Sizes (flow/message_sizes.py): what is published has bodies of one class, until one comes that is not larger
+        # than `size_below`, or larger than `size_to`.
         if not cython.compiled:
-            self.by_size = [0] * CLASSES
-        self.octets = 0
+            self.by_size = [0] * CLASSES  # messages that are not in the counts of sizes
+        self.sized = 0  # of both, so many are in there, or in those counts
+        self.octets = 0  # of the bodies of all since these were added to
+        self.size_class = 0
+        self.size_below = 0
+        self.size_to = min(bound_of(0), self.max_message_bytes)
         self.confirms = Confirms(self)
         self.transaction: Transaction | None = None
         #: What is delivered and settled is observed. settles_specially: that, or there is a transaction.
@@ -222,13 +227,16 @@ class Channel:
             class_id, size = _unpack_header(data, position + 7)
         if class_id != 60:
             raise wrong_class(class_id)
-        if size > self.max_message_bytes or end - position > self.max_header_bytes:
-            raise too_large(size, end - position, self.max_message_bytes, self.max_header_bytes)
+        if size > self.size_to or end - position > self.max_header_bytes:
+            self._check_size(size, end - position)
         body_end = end + 8 + size
-        if size == 0:
-            self.expecting = _METHOD
-            self._complete(data[position:end], end - position, None, 0)
-            return end
+        if size <= self.size_below:
+            if self.size_class:
+                self._begin_size_class(size)
+            if size == 0:
+                self.expecting = _METHOD
+                self._complete(data[position:end], end - position, None, 0)
+                return end
         if (
             body_end <= length
             and size <= self.connection.payload_max
@@ -324,10 +332,6 @@ class Channel:
         else:
             self.published += 1
         self.octets += size
-        if size <= 100:  # the first class, without a call
-            self.by_size[0] += 1
-        else:
-            self.by_size[class_of(size)] += 1
         if scanner.is_special or (self.bits & 2) != 0 or self.only is None or self.settles_specially:
             self._publish(message)
             return
@@ -389,12 +393,33 @@ class Channel:
 
     def count_sizes(self) -> None:
         """Add what was published since the last call to the counts of sizes: when somebody asks."""
+        self._count_class()
         sizes = self.connection.clients.message_sizes
         for number in range(CLASSES):
             sizes.add(number, self.by_size[number])
             self.by_size[number] = 0
         sizes.add_octets(self.octets)
         self.octets = 0
+
+    def _count_class(self) -> None:
+        """What was published since the last call is of the present class."""
+        published = self.published + self.confirms.published
+        self.by_size[self.size_class] += published - self.sized
+        self.sized = published
+
+    def _begin_size_class(self, size: int) -> None:
+        """The next body is of another class than those before."""
+        self._count_class()
+        number = class_of(size)
+        self.size_class = number
+        self.size_below = bound_of(number - 1) if number else 0
+        self.size_to = min(bound_of(number), self.max_message_bytes)
+
+    def _check_size(self, size: int, header: int) -> None:
+        """A body that is larger than those before, or a header that is too large. Raises ChannelException."""
+        if size > self.max_message_bytes or header > self.max_header_bytes:
+            raise too_large(size, header, self.max_message_bytes, self.max_header_bytes)
+        self._begin_size_class(size)
 
     def record_unroutable(self, is_returned: bool) -> None:
         """What was published last went to no queue."""

@@ -1,6 +1,7 @@
 """MessageSizes: how many messages of which size clients have published to this node.
 
-A channel counts its messages by class, and adds them here when somebody asks (`Channel.count_sizes`). The classes are
+Nobody counts a message for that: a channel counts what it has published when a body of another class follows, and adds
+that here when somebody asks (`Channel.count_sizes`). The classes are
 those that RabbitMQ's dashboards have columns for.
 """
 
@@ -22,6 +23,17 @@ def class_of(size: int) -> int:
     if size <= 50_000_000:
         return 5 if size <= 10_000_000 else 6
     return 7 if size <= 100_000_000 else 8
+
+
+def bound_of(number: int) -> int:
+    """The largest body of a class."""
+    if number > 5:
+        return 50_000_000 if number == 6 else 100_000_000 if number == 7 else 1 << 62
+    bound = 100
+    while number > 0:
+        bound *= 10
+        number -= 1
+    return bound
 
 
 class MessageSizes:

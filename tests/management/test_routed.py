@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.flow.message_sizes import BOUNDS, CLASSES, class_of
+from amqp_broker.flow.message_sizes import BOUNDS, CLASSES, bound_of, class_of
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
@@ -169,6 +169,8 @@ def test_what_was_routed_is_what_a_model_says(driver: NodeDriver, service: Syste
 def test_the_class_of_a_size_is_that_of_its_bound() -> None:
     sizes = [bound + more for bound in (0, *BOUNDS) for more in (0, 1, 2)] + [1 << 40]
     assert [class_of(size) for size in sizes] == [bisect_left(BOUNDS, size) for size in sizes]
+    assert [bound_of(number) for number in range(CLASSES - 1)] == list(BOUNDS)
+    assert bound_of(CLASSES - 1) > 1 << 40
 
 
 def test_what_is_no_message_has_no_size(driver: NodeDriver, service: SystemService) -> None:
