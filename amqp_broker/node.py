@@ -205,7 +205,7 @@ class Node:
         self._replicate(random_bytes, disk)
         self.audit = AuditLog(config, disk, self.clock, self.timers)
         self._file_work = self.audit.waiting
-        self._kept_totals = KeptTotals(disk, self._file_work)
+        self._kept_totals = KeptTotals(disk, self._file_work, self.clock, self.timers)
         self.remote_queues = RemoteQueues(
             self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
             self.background, self.clock, journal, lambda: self.alarms.is_on,

@@ -106,6 +106,9 @@ class ForgetfulDisk:
     def rename(self, old: str, new: str) -> None:
         self._sizes[new] = self._sizes.pop(old)
 
+    def replace(self, path: str, octets: Octets) -> None:
+        self._sizes[path] = len(octets)
+
     def make_folder(self, path: str) -> None:
         """Folders are parts of names."""
 

@@ -61,14 +61,14 @@ class ExchangeEntry:
     published_in: int = 0
     published_out: int = 0
 
-    def count(self, messages: int, queues: int) -> None:
-        """So many messages more came to it, and went to so many queues each."""
+    def count(self, messages: int, copies: int) -> None:
+        """So many messages more came to it, and went to so many queues all together."""
         self.published_in += messages
-        self.published_out += messages * queues
+        self.published_out += copies
 
-    def count_copies(self, queues: int) -> None:
-        """One of those that came to it went to so many queues: where they go depends on the message."""
-        self.published_out += queues
+    def count_copies(self, copies: int) -> None:
+        """What came to it before, in a transaction, went to so many queues."""
+        self.published_out += copies
 
 
 class Route:

@@ -3,7 +3,8 @@
 Nothing of that kind runs to its end in one turn, or everybody else waits for it. It becomes a job: a callable that does
 one slice (some 100 microseconds at most) each time it is called and returns whether there is more to do. The jobs that
 are there take turns, slice by slice, until the pace says that this turn has done enough; the rest goes on in the next.
-Those that only look, for somebody who may wait, have less of a turn, all together (`patient`): a pace of their own.
+Those that only look, for somebody who may wait, have less of a turn, all together (`patient`): a pace of their own,
+for as long as their request is young.
 
 Invariants:
 1. A slice leaves everything whole: what it has settled, it has also published, in the same turn. A crash between two
@@ -25,6 +26,8 @@ SLICE = 128
 #: So many slices of a turn may be done before its end, for those who look whether something has been done; and so many
 #: of those that may come first have one at its end before others have theirs.
 _MOST_AHEAD = 16
+#: So long a request that may wait has the smaller share, milliseconds.
+PATIENCE_MS = 300
 
 
 class Pace(Protocol):
@@ -56,29 +59,38 @@ class Jobs(Protocol):
 
 
 class Patient:
-    """Jobs of a Background whose share of a turn is smaller."""
+    """Jobs of a Background, all of one request, whose share of a turn is smaller until PATIENCE_MS after the first
+    slice: then they are as any others."""
 
     def __init__(self, background: Background) -> None:
         self._background = background
+        self._until: int | None = None
 
     def add(self, job: Job) -> None:
         """See Jobs."""
         self._background.add(job)
-        self._background.patient_jobs.add(job)
+        self._background.patient_jobs[job] = self
+
+    def is_over(self, now: int) -> bool:
+        """Whether its patience is."""
+        if self._until is None:
+            self._until = now + PATIENCE_MS
+        return now >= self._until
 
 
 class Background:
     """The jobs of a node, in the order in which they have their slices. jobs: for others to see whether there are any;
-    always this object. slice: how much a slice is to do, in units of about a microsecond. patient: where jobs begin
-    that may wait; patient_jobs: these."""
+    always this object. slice: how much a slice is to do, in units of about a microsecond. patient_jobs: those that may
+    wait, each with its request. is_chained: this turn follows upon another, before other input is read, and has what
+    that has left of the share of those that may wait."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self.jobs: deque[Job] = deque()
         self.slice = SLICE
         self._pace: Pace = pace or Unhurried()
         self._patience: Pace = Unhurried()
-        self.patient = Patient(self)
-        self.patient_jobs: set[Job] = set()
+        self.patient_jobs: dict[Job, Patient] = {}
+        self.is_chained = False
         self._ahead = _MOST_AHEAD
         self._bringers: list[Job] = []  # the newest jobs: those of this turn that may come first
         self._is_running = False
@@ -87,6 +99,10 @@ class Background:
     def set_pace(self, pace: Pace) -> None:
         """From now on slices go on as long as this one says."""
         self._pace = pace
+
+    def patient(self) -> Patient:
+        """Where the jobs of a request begin that may wait."""
+        return Patient(self)
 
     def set_patience(self, pace: Pace) -> None:
         """How long slices of those that may wait go on in a turn."""
@@ -108,7 +124,7 @@ class Background:
             self._bringers.remove(job)
         if job in self.jobs:
             self.jobs.remove(job)
-            self.patient_jobs.discard(job)
+            self.patient_jobs.pop(job, None)
 
     def work(self, now: int) -> None:
         """The slices of a turn: at least one, if there is a job, and one of each of the newest that may come first."""
@@ -119,13 +135,15 @@ class Background:
         jobs.rotate(first)
         self._bringers.clear()
         self._is_running = True
+        if not self.is_chained:
+            self._has_begun_patience = False
         pace.start()
         waiting: list[Job] = []
         try:
             while jobs:
                 job = jobs.popleft()
-                if job in self.patient_jobs:
-                    self._work_patiently(job, now, waiting)
+                if self.patient_jobs and (request := self.patient_jobs.get(job)) is not None:
+                    self._work_patiently(job, request, now, waiting)
                 elif job(now):
                     jobs.append(job)
                 first -= 1
@@ -133,22 +151,23 @@ class Background:
                     return
         finally:
             self._is_running = False
-            self._has_begun_patience = False
             self._bringers.clear()
             jobs.extend(waiting)
 
-    def _work_patiently(self, job: Job, now: int, waiting: list[Job]) -> None:
+    def _work_patiently(self, job: Job, request: Patient, now: int, waiting: list[Job]) -> None:
         """A slice of one that may wait, if this turn has any left for those; else it is among those that wait."""
         patience = self._patience
-        if not self._has_begun_patience:
+        if request.is_over(now):
+            pass
+        elif not self._has_begun_patience:
             self._has_begun_patience = True
             patience.start()
         elif not patience.goes_on():
             waiting.append(job)
             return
-        self.patient_jobs.discard(job)  # its slice may end with its being added again, when it has waited
+        del self.patient_jobs[job]  # its slice may end with its being added again, when it has waited
         if job(now):
-            self.patient.add(job)
+            request.add(job)
 
     def run_newest(self, now: int) -> bool:
         """A slice of the job that came last, if it may come first, before the turn ends: somebody asks for what it may

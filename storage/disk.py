@@ -31,6 +31,8 @@ Octets = bytes | bytearray | memoryview
 LOCK_FILE = "LOCK"
 MAX_DESCRIPTORS = 256
 MAX_VECTORS = 512  # far below IOV_MAX of every platform
+#: Behind the name of a file that takes the place of another when it is whole.
+_DRAFT = ".new"
 
 
 class Pending(Protocol):
@@ -90,6 +92,13 @@ class Disk(Protocol):
         """Rename a file; one that has the new name is replaced in the same step."""
         ...
 
+    def replace(self, path: str, octets: Octets) -> None:
+        """Write a small file anew, in place of what is there, if anything is: who reads it has the old one or the new
+        one. It is for what may be lost: nothing of it is synced, an error is no failure of the disk, and nobody else
+        waits for it meanwhile.
+        """
+        ...
+
     def make_folder(self, path: str) -> None:
         """Create a folder and what lies above it; one that is there already is fine."""
         ...
@@ -146,6 +155,7 @@ class FileDisk:
         self._max_descriptors = max_descriptors
         self._descriptors: OrderedDict[str, _Descriptor] = OrderedDict()
         self._guard = threading.Lock()
+        self._forgotten = 0  # so many files have lost their names
         self._failure: SyncFailed | None = None
         self._lock_descriptor = -1
 
@@ -259,8 +269,7 @@ class FileDisk:
 
     def sync_folder(self, folder: str) -> None:
         self._check_writable()
-        with self._guard:
-            descriptor = self._open_number(self._full(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = self._open_number(self._full(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -284,6 +293,19 @@ class FileDisk:
         os.replace(self._full(old), self._full(new))
         self._forget(old)
         self._forget(new)
+
+    def replace(self, path: str, octets: Octets) -> None:
+        self._check_writable()
+        # With a descriptor of its own: nobody waits at the guard while it is opened, and no sync is owed for it.
+        full = self._full(path)
+        draft = full + _DRAFT
+        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            _write_all(number, 0, [octets])
+        finally:
+            os.close(number)
+        os.replace(draft, full)
+        self._forget(path)
 
     def make_folder(self, path: str) -> None:
         self._check_writable()
@@ -327,17 +349,26 @@ class FileDisk:
 
     def _acquire(self, path: str, create: bool) -> _Descriptor:
         """The file's descriptor, which stays open at least until it is released."""
-        with self._guard:
-            descriptor = self._descriptors.get(path)
-            if descriptor is None:
-                access = os.O_RDONLY if self.is_read_only else os.O_RDWR
-                flags = access | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-                descriptor = _Descriptor(self._open_number(self._full(path), flags))
-                self._descriptors[path] = descriptor
-            else:
-                self._descriptors.move_to_end(path)
-            descriptor.users += 1
-            evicted = self._evict() if len(self._descriptors) > self._max_descriptors else None
+        evicted = None
+        while True:
+            with self._guard:
+                descriptor = self._descriptors.get(path)
+                if descriptor is not None:
+                    self._descriptors.move_to_end(path)
+                    descriptor.users += 1
+                    return descriptor
+                forgotten = self._forgotten
+            # Without the guard, at which everybody else would wait for the disk.
+            access = os.O_RDONLY if self.is_read_only else os.O_RDWR
+            number = self._open_number(self._full(path), access | os.O_CLOEXEC | (os.O_CREAT if create else 0))
+            with self._guard:
+                if path not in self._descriptors and self._forgotten == forgotten:
+                    descriptor = self._descriptors[path] = _Descriptor(number)
+                    descriptor.users += 1
+                    if len(self._descriptors) > self._max_descriptors:
+                        evicted = self._evict()
+                    break
+            os.close(number)  # somebody else has opened it, or some name means another file meanwhile
         if evicted is not None:
             try:
                 self._release(*evicted)
@@ -347,8 +378,8 @@ class FileDisk:
         return descriptor
 
     def _open_number(self, path: str, flags: int) -> int:
-        """open(2), with `_guard` held. Where no descriptor is to be had, files that nobody uses now give theirs: that
-        the process has too many is no failure of the disk."""
+        """open(2). Where no descriptor is to be had, files that nobody uses now give theirs: that the process has too
+        many is no failure of the disk."""
         while True:
             try:
                 return os.open(path, flags, 0o600)
@@ -358,19 +389,20 @@ class FileDisk:
 
     def _give_up_one(self) -> bool:
         """Close the idle file that was used least recently, a clean one first. Returns whether there was any."""
-        idle = [(one.is_dirty, path) for path, one in self._descriptors.items() if not one.users]
-        if not idle:
-            return False
-        path = min(idle, key=lambda item: item[0])[1]
-        descriptor = self._descriptors.pop(path)
-        try:
-            if descriptor.is_dirty and self._failure is None:
-                self._sync_descriptor(descriptor.number)
-        except OSError as error:
-            self._failure = self._failure or SyncFailed(path, error)
-            raise self._failure from error
-        finally:
-            os.close(descriptor.number)
+        with self._guard:
+            idle = [(one.is_dirty, path) for path, one in self._descriptors.items() if not one.users]
+            if not idle:
+                return False
+            path = min(idle, key=lambda item: item[0])[1]
+            descriptor = self._descriptors.pop(path)
+            try:
+                if descriptor.is_dirty and self._failure is None:
+                    self._sync_descriptor(descriptor.number)
+            except OSError as error:
+                self._failure = self._failure or SyncFailed(path, error)
+                raise self._failure from error
+            finally:
+                os.close(descriptor.number)
         return True
 
     def _evict(self) -> tuple[str, _Descriptor]:
@@ -404,6 +436,7 @@ class FileDisk:
         After that step and not before it: a reader in between may still get the old file, never a later one.
         """
         with self._guard:
+            self._forgotten += 1
             descriptor = self._descriptors.pop(path, None)
             if descriptor is None:
                 return

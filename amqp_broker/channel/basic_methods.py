@@ -148,6 +148,7 @@ def on_basic_get(channel: Channel, method: methods.BasicGet) -> None:
             queue.ack(delivery)
         else:
             getter.credit -= 1
+            channel.fetched += 1
             tag = channel.hold(delivery)
         _reply_with_message(channel, tag, is_redelivered, message, left)
         if channel.is_traced:

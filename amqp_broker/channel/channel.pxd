@@ -7,6 +7,7 @@ from queues.queue cimport Queue
 from queues.stream.record cimport write_record
 from amqp_broker.flow.output cimport Output
 from amqp_broker.flow.client cimport Client
+from amqp_broker.flow.message_sizes cimport bound_of, class_of
 from amqp_broker.channel.confirms cimport Confirms, PublishReceipt
 from amqp_broker.channel.consumer cimport ChannelConsumer
 from amqp_broker.protocol.content cimport ContentScanner
@@ -39,8 +40,7 @@ cdef class Channel:
     cdef public long long generation
     cdef public long long forgotten
     cdef public bytes raw
-    cdef public bint is_mandatory
-    cdef public bint is_immediate
+    cdef public int bits
     cdef public bytes header
     cdef public list body
     cdef public unsigned long long body_size
@@ -53,16 +53,18 @@ cdef class Channel:
     cdef public Py_ssize_t max_header_bytes
     cdef public bint is_confirming
     cdef public long long published
+    cdef public long long extra
     cdef public long long counted
+    cdef public long long counted_extra
     cdef public bytes exchange
     cdef public long long unroutable
     cdef public long long returned
-    cdef public object sizes
-    cdef public long long sized
+    cdef long long by_size[9]
+    cdef long long sized
     cdef public long long octets
-    cdef public int size_class
-    cdef public unsigned long long size_from
-    cdef public unsigned long long size_to
+    cdef int size_class
+    cdef unsigned long long size_below
+    cdef unsigned long long size_to
     cdef public Confirms confirms
     cdef public object transaction
     cdef public bint is_traced
@@ -72,6 +74,7 @@ cdef class Channel:
     cdef public unsigned long long first_tag
     cdef public Py_ssize_t head
     cdef public Py_ssize_t unacked_deliveries
+    cdef public Py_ssize_t fetched
     cdef public long long passed
     cdef public long long redelivered
     cdef public long long unwanted
@@ -98,13 +101,20 @@ cdef class Channel:
     cdef int receive_body(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
     @cython.locals(pager=Pager)
     cdef int _assemble(self, Py_ssize_t octets) except -1
-    @cython.locals(scanner=ContentScanner, vhost=VHost, now="long long", message=Message, outcome=int)
+    @cython.locals(scanner=ContentScanner, now="long long", message=Message, outcome=int)
     cdef void _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except *
-    @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt)
+    @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt, is_mandatory=bint)
     cdef void _publish(self, Message message) except *
     cpdef int record_outcome(self, int outcome) except -1
+    @cython.locals(number=int)
     cpdef int count_sizes(self) except -1
+    @cython.locals(published="long long")
+    cdef int _count_class(self) except -1
+    @cython.locals(number=int)
     cdef int _begin_size_class(self, unsigned long long size) except -1
+    cdef int _check_size(self, unsigned long long size, Py_ssize_t header) except -1
+    cpdef Py_ssize_t routed_count(self) except? -1
+    cpdef int count_copies(self, Py_ssize_t copies) except -1
     @cython.locals(table=RouteTable, octets="const unsigned char*", number=Py_ssize_t)
     cdef Py_ssize_t _number_of(self, bytes raw) except -1
     @cython.locals(number=Py_ssize_t)

@@ -29,12 +29,11 @@ from amqp_broker.channel.refusals import (
 )
 from amqp_broker.channel.settlement import FEW, settle_many
 from amqp_broker.errors import ConnectionException
-from amqp_broker.flow.message_sizes import bounds_of, class_of
+from amqp_broker.flow.message_sizes import CLASSES
 from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.routing.routes import PublishRoute, RouteTable
 from amqp_broker.routing.taps import ACKED, MOST_SETTLED
-from queues.consumer import UNLIMITED
 from queues.message import SEPARATE_BODY_BYTES, Delivery, Message
 from queues.queue import Queue
 from queues.stream.record import write_record
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
 if not cython.compiled:
     import struct
 
+    from amqp_broker.flow.message_sizes import bound_of, class_of
     from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
     from amqp_broker.octets.index import is_same
     from queues.message import make_message
@@ -102,8 +102,7 @@ class Channel:
         self.forgotten = 0
         self.only: Queue | None = None  # the same of its route
         self.generation = 0  # that of the virtual host for which these hold
-        self.is_mandatory = False
-        self.is_immediate = False
+        self.bits = 0  # of its publish, AMQP 0-9-1 §1.8.3.7
         self.header = b""
         self.body: list[bytes] | None = None
         self.body_size = 0
@@ -117,15 +116,20 @@ class Channel:
         # Confirms.
         self.is_confirming = False
         self.published = 0  # not counting those that are to be confirmed
-        self.counted = 0  # of both, so many are in the counts of their exchanges
+        #: So many copies more, or fewer, than there were messages: the usual way is to one queue.
+        self.extra = 0
+        self.counted = self.counted_extra = 0  # of both, and of these, so many are in the counts of their exchanges
         self.exchange = b""  # where all others went: the beginning of `raw`
         self.unroutable = self.returned = 0  # of both, so many went to no queue; of those, so many came back
-        # Sizes: what was published since they were counted has bodies of one class (flow/message_sizes.py).
-        self.sizes = connection.clients.message_sizes
-        self.sized = 0  # of both, so many are in the counts of sizes
-        self.octets = 0  # of the bodies of the others
+        # Sizes (flow/message_sizes.py): what is published has bodies of one class, until one comes that is not larger
+        # than `size_below`, or larger than `size_to`.
+        if not cython.compiled:
+            self.by_size = [0] * CLASSES  # messages that are not in the counts of sizes
+        self.sized = 0  # of both, so many are in there, or in those counts
+        self.octets = 0  # of the bodies of all since these were added to
         self.size_class = 0
-        self.size_from, self.size_to = bounds_of(0)
+        self.size_below = 0
+        self.size_to = min(bound_of(0), self.max_message_bytes)
         self.confirms = Confirms(self)
         self.transaction: Transaction | None = None
         #: What is delivered and settled is observed. settles_specially: that, or there is a transaction.
@@ -137,6 +141,7 @@ class Channel:
         self.first_tag = 1
         self.head = 0
         self.unacked_deliveries = 0
+        self.fetched = 0  # by basic.get, and held as these are
         #: Of all tags, so many were not to be acknowledged. redelivered: of all, so many were delivered before.
         #: unwanted: so many were put back or refused. got, got_no_ack, got_nothing: answers to basic.get.
         self.passed = self.redelivered = self.unwanted = 0
@@ -154,6 +159,16 @@ class Channel:
     def begin_closing(self) -> None:
         """The client was told that it ends: what else it says on it is dropped, until it has closed it too."""
         self.is_closing = True
+
+    @property
+    def is_mandatory(self) -> bool:
+        """Whether the message that is being published has to go somewhere."""
+        return (self.bits & 1) != 0
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether it is to be delivered at once, which is not to be had."""
+        return (self.bits & 2) != 0
 
     def end(self) -> None:
         """Nobody is told anything on it any more."""
@@ -195,8 +210,7 @@ class Channel:
                 self.raw = data[start : end - 1]
                 self.generation = 0
         bits = data[end - 1]
-        self.is_mandatory = (bits & 1) != 0
-        self.is_immediate = (bits & 2) != 0
+        self.bits = bits
         self.expecting = _HEADER
 
     def receive_header(self, data: bytes, position: int, end: int, length: int) -> int:
@@ -213,13 +227,16 @@ class Channel:
             class_id, size = _unpack_header(data, position + 7)
         if class_id != 60:
             raise wrong_class(class_id)
-        if size > self.max_message_bytes or end - position > self.max_header_bytes:
-            raise too_large(size, end - position, self.max_message_bytes, self.max_header_bytes)
+        if size > self.size_to or end - position > self.max_header_bytes:
+            self._check_size(size, end - position)
         body_end = end + 8 + size
-        if size == 0:
-            self.expecting = _METHOD
-            self._complete(data[position:end], end - position, None, 0)
-            return end
+        if size <= self.size_below:
+            if self.size_class:
+                self._begin_size_class(size)
+            if size == 0:
+                self.expecting = _METHOD
+                self._complete(data[position:end], end - position, None, 0)
+                return end
         if (
             body_end <= length
             and size <= self.connection.payload_max
@@ -293,14 +310,10 @@ class Channel:
 
     def _complete(self, content: bytes, header_end: int, body: list[bytes] | None, size: int) -> None:
         """A message is whole: check it, route it, hand it to the queues."""
-        if size < self.size_from or size > self.size_to:
-            self._begin_size_class(size)
-        self.octets += size
         scanner = self.scanner
         if not scanner.scan(content, 19, header_end - 1):
             raise malformed_properties()
-        vhost = self.vhost
-        if self.generation != vhost.generation:
+        if self.generation != self.vhost.generation:
             self._find_route()
         now = self.clock.now
         message = make_message(
@@ -318,7 +331,8 @@ class Channel:
             self.confirms.record_publish()
         else:
             self.published += 1
-        if scanner.is_special or self.is_immediate or self.only is None or self.settles_specially:
+        self.octets += size
+        if scanner.is_special or (self.bits & 2) != 0 or self.only is None or self.settles_specially:
             self._publish(message)
             return
         outcome = self.only.publish(message, None, False, now)
@@ -327,6 +341,7 @@ class Channel:
 
     def _publish(self, message: Message) -> None:
         """Hand a message to where its route leads, whatever that is."""
+        self.extra -= 1
         route: PublishRoute | None = None
         if self.forgotten == self.vhost.forgotten:
             route = self.routes.routes[self.number]
@@ -334,12 +349,13 @@ class Channel:
             self._find_route()
             route = self.routes.routes[self.number]
             assert route is not None  # just found
-        if self.scanner.is_special or self.is_immediate or not route.is_plain or self.transaction is not None:
+        if self.scanner.is_special or (self.bits & 2) != 0 or not route.is_plain or self.transaction is not None:
             self.services.publisher.publish(self, route, message)
             return
         if not route.queues:
-            self.services.publisher.record_unroutable(self, message, self.is_mandatory)
-            if self.is_mandatory:
+            is_mandatory = (self.bits & 1) != 0
+            self.services.publisher.record_unroutable(self, message, is_mandatory)
+            if is_mandatory:
                 self.return_message(message)
             return
         receipt = None
@@ -348,6 +364,7 @@ class Channel:
                 self.connection.record_homes(route.pacing)
             if self.is_confirming:
                 receipt = self.confirms.new_receipt()
+        self.extra += len(route.queues)
         outcome = route.publish(message, receipt, False, self.clock.now)
         if outcome:
             self.record_outcome(outcome)
@@ -356,33 +373,53 @@ class Channel:
 
     def count_published(self) -> None:
         """Add what was published since the last call to the counts of its exchange: when another follows, and when
-        somebody asks. By the message nothing is counted: how many queues the exchange gave them to is taken from the
-        route that was used last."""
+        somebody asks. By the message nothing is counted that goes to one queue."""
         published = self.published + self.confirms.published
         new, self.counted = published - self.counted, published
+        extra, self.counted_extra = self.extra - self.counted_extra, self.extra
         if not new:
             return
-        router, known = self.vhost.router, self.routes.routes
-        entry = router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
+        entry = self.vhost.router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
         if entry is not None:
-            route = known[self.number] if 0 <= self.number < len(known) else None
-            queues = len(route.queues) if route is not None else 1
-            entry.count(new, queues)
-            connection = self.connection
-            connection.clients.count_routed(new * queues)
+            entry.count(new, new + extra)
+
+    def routed_count(self) -> int:
+        """To how many queues all together went what was published, but for transactions, which count theirs."""
+        return self.published + self.confirms.published + self.extra
+
+    def count_copies(self, copies: int) -> None:
+        """The message published last went to so many queues by the long way."""
+        self.extra += copies
 
     def count_sizes(self) -> None:
-        """Add what was published since the last call to the counts of sizes: when a body of another class follows, and
-        when somebody asks."""
+        """Add what was published since the last call to the counts of sizes: when somebody asks."""
+        self._count_class()
+        sizes = self.connection.clients.message_sizes
+        for number in range(CLASSES):
+            sizes.add(number, self.by_size[number])
+            self.by_size[number] = 0
+        sizes.add_octets(self.octets)
+        self.octets = 0
+
+    def _count_class(self) -> None:
+        """What was published since the last call is of the present class."""
         published = self.published + self.confirms.published
-        self.sizes.add(self.size_class, published - self.sized, self.octets)
-        self.sized, self.octets = published, 0
+        self.by_size[self.size_class] += published - self.sized
+        self.sized = published
 
     def _begin_size_class(self, size: int) -> None:
         """The next body is of another class than those before."""
-        self.count_sizes()
-        self.size_class = class_of(size)
-        self.size_from, self.size_to = bounds_of(self.size_class)
+        self._count_class()
+        number = class_of(size)
+        self.size_class = number
+        self.size_below = bound_of(number - 1) if number else 0
+        self.size_to = min(bound_of(number), self.max_message_bytes)
+
+    def _check_size(self, size: int, header: int) -> None:
+        """A body that is larger than those before, or a header that is too large. Raises ChannelException."""
+        if size > self.max_message_bytes or header > self.max_header_bytes:
+            raise too_large(size, header, self.max_message_bytes, self.max_header_bytes)
+        self._begin_size_class(size)
 
     def record_unroutable(self, is_returned: bool) -> None:
         """What was published last went to no queue."""
@@ -573,7 +610,7 @@ class Channel:
 
     def held_count(self) -> int:
         """How many deliveries wait for their acknowledgement, with what basic.get has fetched."""
-        return self.unacked_deliveries + sum(UNLIMITED - getter.credit for getter in self.getters.values())
+        return self.unacked_deliveries + self.fetched
 
     def acked_count(self) -> int:
         """How many deliveries were acknowledged: those that were to be, are not held any more and were not refused."""
@@ -660,6 +697,8 @@ class Channel:
         consumer.credit += 1
         if consumer.prefix_size:
             self.unacked_deliveries -= 1
+        else:
+            self.fetched -= 1
         if consumer.is_waiting or consumer.is_cancelled:
             pass
         elif self.short:

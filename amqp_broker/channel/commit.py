@@ -192,7 +192,11 @@ class Commit:
             _, message, facts, is_mandatory = self._messages.popleft()
             route = channel.route_of(message.raw)  # the present one
             is_told = is_mandatory and is_there
-            if publisher.route_message(channel, route, message, facts, is_told, self._receipt) >= WIDE:
+            copies = publisher.route_message(channel, route, message, facts, is_told, self._receipt)
+            if route.entry is not None:
+                route.entry.count_copies(copies)
+            self._connection.clients.count_routed(copies)  # the channel may be gone
+            if copies >= WIDE:
                 return
 
     def _settle(self) -> None:

@@ -65,8 +65,9 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
         channel.count_published()
         channel.count_sizes()
         clients.retire_channel(
-            channel.published + confirms.published, confirms.published, confirms.confirmed, channel.delivered_count()
-        )
+            channel.published + confirms.published, confirms.published, confirms.confirmed, channel.delivered_count(),
+            channel.routed_count(),
+        )  # fmt: skip
         channel.set_transaction(None)
         channel.confirms.end()
         channel.assemblies.end(channel)

@@ -112,10 +112,7 @@ class Publisher:
             return
         receipt = channel.confirms.new_receipt() if channel.is_confirming else None
         copies = self.route_message(channel, route, message, facts, channel.is_mandatory, receipt)
-        if not route.queues and route.entry is not None:  # it depends on the message, and nobody else counts it
-            route.entry.count_copies(copies)
-            connection = channel.connection
-            connection.clients.count_routed(copies)
+        channel.count_copies(copies)
         # Not in a commit, which is parked for an answer of its own.
         channel.services.turn_share.note(channel.connection, max(copies, LONG_WAY))
 

@@ -34,6 +34,10 @@ URL_VARIABLE = "AMQP_BROKER_MANAGEMENT_URL"
     "--statistics-objects", type=click.IntRange(100, 10_000_000), default=50_000, show_default=True,
     help="Of so many queues, connections, channels and exchanges what they counted is remembered, for rates.",
 )
+@click.option(
+    "--list-rows", type=click.IntRange(0, 10_000_000), default=100_000, show_default=True,
+    help="Whole lists are given again for a second, so many rows of all of them together.",
+)
 @click.option("--log-level", default="info", show_default=True, help="debug, info, warning or error.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of lines.")
 def management(
@@ -44,6 +48,7 @@ def management(
     prometheus_sockets: str | None,
     exit_with_parent: bool,
     statistics_objects: int,
+    list_rows: int,
     log_level: str,
     log_format: str,
 ) -> int:
@@ -70,7 +75,9 @@ def management(
             click.echo(f"{protocol} on http://{Address(host, port)}/", err=True)
     else:
         places = Places.inherited(sockets, prometheus_sockets or "")
-    return run(address, places, ends_with_parent=exit_with_parent, statistics_objects=statistics_objects)
+    return run(
+        address, places, ends_with_parent=exit_with_parent, statistics_objects=statistics_objects, list_rows=list_rows
+    )
 
 
 def _bound(listen: str, prometheus_listen: str) -> Places:

@@ -15,7 +15,6 @@ cdef class Clients:
     cdef public long long channels_opened
     cdef public long long channels_closed
     cdef public object sums
-    cdef public long long routed
     cdef public object message_sizes
     cdef public list dirty
     cdef public list dropped

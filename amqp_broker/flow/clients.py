@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 class ClosedSums:
     """What connections and channels have done that are closed: octets, messages published, those of them
-    that were to be confirmed, those that were, and deliveries."""
+    that were to be confirmed, those that were, and deliveries. routed: to how many queues all together went what they
+    have published; that of all transactions, too."""
 
     def __init__(self) -> None:
         self.received_bytes = self.sent_bytes = 0
-        self.published = self.to_confirm = self.confirmed = self.delivered = 0
+        self.published = self.to_confirm = self.confirmed = self.delivered = self.routed = 0
 
 
 class Clients:
     """connections: all, by their numbers; numbers: these in order. closing: those whose end is awaited, the oldest
     first. users: the open ones of each user that has any. starved: deliveries to them have stopped. dropped: the driver
     is to close them. opened, closed, channels_opened, channels_closed: since the start; sums: what closed ones did;
-    routed, message_sizes: to how many queues went what all of them have published, and how large it was, as far as it
-    was counted.
+    message_sizes: how large was what all of them have published, as far as it was counted.
     max_connections, max_transports: what the settings allow, or less if the driver has less to give."""
 
     def __init__(self, max_connections: int) -> None:
@@ -43,7 +43,6 @@ class Clients:
         self.users: dict[str, dict[OpenConnection, None]] = {}
         self.open_count = 0
         self.opened = self.closed = self.channels_opened = self.channels_closed = 0
-        self.routed = 0
         self.sums = ClosedSums()
         self.message_sizes = MessageSizes()
         self.dirty: list[OpenConnection] = []
@@ -65,11 +64,14 @@ class Clients:
         self.channels_opened += 1
 
     def count_routed(self, copies: int) -> None:
-        """Messages of clients went to so many queues."""
-        self.routed += copies
+        """Messages of a transaction went to so many queues."""
+        self.sums.routed += copies
 
-    def retire_channel(self, published: int, to_confirm: int, confirmed: int, delivered: int) -> None:
+    def retire_channel(
+        self, published: int, to_confirm: int, confirmed: int, delivered: int, routed: int
+    ) -> None:
         """One is closed that has done so much. to_confirm: of what was published."""
+        self.sums.routed += routed
         self.channels_closed += 1
         self.sums.published += published
         self.sums.to_confirm += to_confirm

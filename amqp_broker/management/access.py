@@ -64,6 +64,8 @@ LOOKING: Final = frozenset({
     "definitions.export", "cluster.status", "audit.page", "node.guard",
     "definitions.diff", "policy.preview", "stream.stat", "stream.find",
 })  # fmt: skip
+#: Verbs whose steps may wait for what clients do: they look, however much there is. Those that act do not wait.
+PATIENT: Final = LOOKING | {"queue.peek", "quorum.view", "route.test"}
 
 
 def least_tag(verb: str) -> str | None:

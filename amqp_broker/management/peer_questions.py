@@ -39,6 +39,10 @@ log = logging.getLogger("amqp_broker.cluster")
 PATIENCE_MS = 1000
 #: Questions to one node that are not answered.
 _MOST_OPEN = 64
+#: What others ask that may wait for what clients do: it looks.
+_PATIENT = frozenset({
+    "totals", "audit", "page", "rows", "object", "node", "alarms", "holders", "raft", "peek", "guard",
+})  # fmt: skip
 _VERSION = 1
 _QUESTION, _ANSWER = 0, 1
 _HEAD_BYTES = 10
@@ -139,7 +143,8 @@ class PeerQuestions:
             return  # of a newer version
         request = Request(dict(said["fields"]))
         request.asker = Asker(self._metadata, str(said["name"]), tuple(said["tags"]))
-        task = Task(self._background.patient, verb(request))
+        background = self._background
+        task = Task(background.patient() if said["verb"] in _PATIENT else background, verb(request))
 
         def answer(result: JsonValue) -> None:
             if task.error is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.leases.stream_reads import READS
-from amqp_broker.management.access import ADMINISTRATOR, Asker, least_tag
+from amqp_broker.management.access import ADMINISTRATOR, PATIENT, Asker, least_tag
 from amqp_broker.management.account_verbs import AccountVerbs
 from amqp_broker.management.administration import Administration
 from amqp_broker.management.audit_verbs import AuditVerbs
@@ -88,7 +88,7 @@ class System:
     ) -> None:
         self._broker = broker
         self._clock = broker.clock
-        self._background = broker.background.patient
+        self._background = broker.background
         self._replication = replication
         self._groups = groups
         self._leases = leases
@@ -101,6 +101,7 @@ class System:
         peers = PeerQuestions(broker, tenants, replication, membership)
         pages = Pages(counts, peers)
         self._audit = AuditVerbs(audit, peers)
+        self._totals = Totals(counts, peers)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "statistics": self._statistics,
             "queue.list": self._list_queues,
@@ -111,7 +112,7 @@ class System:
             **self._audit.verbs,
             **PeekVerb(counts, peers, pages.channels, home).verbs,
             **ConnectionVerbs(counts, pages.connections, peers).verbs,
-            **Totals(counts, peers).verbs,
+            **self._totals.verbs,
             **Draining(counts, replication, peers).verbs,
             **NodeVerbs(counts, replication, peers).verbs,
             **RouteTest(broker).verbs,
@@ -152,7 +153,8 @@ class System:
                 request = Request.of_json(body)
                 found = self._answer(channel, verb, request)
             if isinstance(found, Generator):
-                task = awaited = Task(self._background, found)
+                background = self._background
+                task = awaited = Task(background.patient() if verb in PATIENT else background, found)
             else:
                 fields, awaited = found
         except EXPECTED_ERRORS as error:
@@ -182,6 +184,10 @@ class System:
             pending.release(send)
 
         awaited.when_done(done)
+
+    def close(self) -> None:
+        """The end, when no thread runs any more: what was counted outlasts it."""
+        self._totals.close()
 
     def _record(self, channel: Channel, verb: str, request: Request | None, said: JsonObject) -> None:
         """What is no request, or asks for no verb, changes nothing."""

@@ -4,8 +4,10 @@ Nothing is counted for that by the message: queues, channels and connections cou
 have left theirs behind (`Broker.gone`, `Clients.sums`), and a walk in slices adds up. What it found is the answer for a
 second: however many ask, there is one walk at a time.
 
-Invariant: no counter is ever lower than it was in the answer before, be it one of the node before its restart
-(KeptTotals).
+Invariants:
+1. No counter is ever lower than it was in the answer before, be it one of the node before its restart (KeptTotals).
+2. Nor are the sums over all nodes: of one that does not answer, or is no member any more, the counters that this node
+   has heard last are in `before`.
 """
 
 from __future__ import annotations
@@ -42,6 +44,12 @@ _DEAD_LETTERS = {
     "dead_lettered_rejected": Reason.REJECTED, "dead_lettered_expired": Reason.EXPIRED,
     "dead_lettered_maxlen": Reason.MAXLEN, "dead_lettered_delivery_limit": Reason.DELIVERY_LIMIT,
 }  # fmt: skip
+#: What there is just now, which comes and goes: of a node that does not answer nobody knows it.
+HELD = frozenset({
+    "at", "connections", "channels", "vhosts", "exchanges", "bindings", "queues", "consumers", "publishers", "messages",
+    "messages_ready", "messages_unacknowledged", "messages_delayed", "messages_leased", "message_bytes_ready",
+    "memory_used", "memory_quorum_queues", "memory_assembling", "memory_budget", "journal_bytes", "unsynced_bytes",
+})  # fmt: skip
 
 
 class Totals:
@@ -53,11 +61,13 @@ class Totals:
         self._clock = counts.broker.clock
         self._peers = peers
         self._kept = counts.kept
-        self._background = counts.broker.background.patient
+        self._background = counts.broker.background
         peers.verbs["totals"] = self._serve
         self._task: Task | None = None
         self._found: JsonObject = {}
         self._counted: JsonObject = {}  # since the start
+        self._fleeting = 0  # queues that end with the node
+        self._heard: dict[str, JsonObject] = {}  # the counters of the others
         self._found_at = -FRESH_MS
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "totals": self._totals,
@@ -73,8 +83,15 @@ class Totals:
             if answer is None:
                 stale.append(name)
             else:
-                nodes[name] = answer.fields
-        return {"node": self._peers.own_node, "nodes": nodes, "stale": stale, **found}
+                nodes[name] = self._heard_of(name, answer.fields)
+        before = {name: counters for name, counters in self._heard.items() if name not in nodes}
+        return {"node": self._peers.own_node, "nodes": nodes, "before": before, "stale": stale, **found}
+
+    def _heard_of(self, name: str, said: JsonObject) -> JsonObject:
+        """What another node says of itself; one that has lost its file of counters is not below what it has said."""
+        counters = {key: value for key, value in said.items() if key not in HELD}
+        heard = self._heard[name] = highest(counters, self._heard.get(name, {}))
+        return {**said, **heard}
 
     def _serve(self, request: Request) -> Steps:
         found = yield from self.own()
@@ -86,16 +103,30 @@ class Totals:
         if self._found_at <= now < self._found_at + FRESH_MS:
             return self._found
         if self._task is None:
-            self._task = Task(self._background, self._walk())
-        yield self._task
+            self._task = Task(self._background.patient(), self._walk())
+        task = self._task
+        yield task
+        if task.error is not None:
+            raise task.error
         return self._found
+
+    def close(self) -> None:
+        """The end, when no thread runs any more: all that was counted is kept."""
+        steps = self._add_up()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                _, counted = end.value
+                break
+        self._kept.close(self._kept.go_on(highest(counted, self._counted)), self._fleeting)
 
     def _walk(self) -> Steps:
         try:
             held, counted = yield from self._add_up()
             self._counted = highest(counted, self._counted)
             counters = self._kept.go_on(self._counted)
-            yield self._kept.keep(counters)
+            yield self._kept.keep(counters, self._fleeting)
             self._found, self._found_at = {**held, **counters}, self._clock.now
         finally:
             self._task = None
@@ -106,7 +137,7 @@ class Totals:
         broker = self._broker
         by_type = {name: _as_of_now(sums) for name, sums in broker.gone.items()}
         sums_of: dict[str, QueueSums] = {}
-        count = 0
+        count = fleeting = 0
         for name in broker.vhost_names.after(None, len(broker.vhost_names)):
             vhost, last = broker.vhosts.get(name), None
             while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
@@ -117,9 +148,11 @@ class Totals:
                         sums = sums_of[queue.declaration.type] = QueueSums()
                     queue.add_counts(sums)
                     queue.add_own_counters(sums)
+                    fleeting += not broker.is_recorded(queue)
                 count += len(names)
                 last = names[-1]
                 yield None
+        self._fleeting = fleeting
         channels, publishers = yield from self._add_channels()
         held = {**self._held(), **_held_by(sums_of.values()), "queues": count, "publishers": publishers}
         for queue_type, sums in sums_of.items():
@@ -138,7 +171,7 @@ class Totals:
         sums = clients.sums
         received, sent, publishers = sums.received_bytes, sums.sent_bytes, 0
         published, to_confirm = sums.published, sums.to_confirm
-        confirmed, delivered = sums.confirmed, sums.delivered
+        confirmed, delivered, routed = sums.confirmed, sums.delivered, sums.routed
         last = None
         while numbers := clients.numbers.after(last, _SLICE):
             for each in numbers:
@@ -155,6 +188,7 @@ class Totals:
                         to_confirm += channel.confirms.published
                         confirmed += channel.confirms.confirmed
                         delivered += channel.delivered_count()
+                        routed += channel.routed_count()
             last = numbers[-1]
             yield None
         sizes = clients.message_sizes
@@ -165,7 +199,7 @@ class Totals:
             "publish_confirm": to_confirm,
             "confirm": confirmed,
             "deliver_get": delivered,
-            "routed": clients.routed,
+            "routed": routed,
             "publish_oct": sizes.octets,
             "message_sizes": list(sizes.counts),
         }, publishers

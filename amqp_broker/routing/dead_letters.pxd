@@ -15,7 +15,6 @@ cdef class LetterRoute:
     cdef public bint is_plain
     cdef public bint may_need_receipt
     cdef public dict routes
-    cdef public list published
 
     cdef bint holds(self, dict vhosts) except -1
     cdef list remember(self, Message letter)
@@ -30,11 +29,14 @@ cdef class DeadLetters:
     cdef public Py_ssize_t backlog
     cdef public bint is_posting
     cdef public list refused
+    cdef public long long cycles
     cdef public long long cycles_dropped
     cdef public dict published
 
     @cython.locals(copies=Py_ssize_t, receipt=JointReceipt)
     cpdef Py_ssize_t post(self, object queue, Entry entry, object reason, long long now) except? -2
+    @cython.locals(published=list)
+    cpdef int count(self, object queue, object reason, long long cycles) except -1
     @cython.locals(letter_route=LetterRoute, deaths=Deaths, vhost=VHost, letter=Message, delayed=list, queues=list)
     cdef Py_ssize_t _publish(self, object queue, Message message, object reason, long long now, object receipt,
                              bint makes_receipt) except? -2

@@ -65,10 +65,9 @@ class LetterRoute:
 
     exchange, own_key: as short strings; own_key None: that of the message. is_plain: nothing about a message but its
     routing key decides; then `routes` has the queues by address. may_need_receipt: `needs_receipt` of some of them.
-    published: those of its type of queue (DeadLetters).
     """
 
-    def __init__(self, queue: Queue, vhost: VHost, exchange: str, published: list[int]) -> None:
+    def __init__(self, queue: Queue, vhost: VHost, exchange: str) -> None:
         self.queue = queue
         self.vhost = vhost
         self.settings = queue.settings
@@ -79,7 +78,6 @@ class LetterRoute:
         self.is_plain = not vhost.router.depends_on_message(exchange)
         self.may_need_receipt = not self.is_plain
         self.routes: dict[bytes, list[Queue]] = {}
-        self.published = published
 
     def holds(self, vhosts: dict[str, VHost]) -> bool:
         """Whether nothing has changed."""
@@ -105,8 +103,9 @@ class LetterRoute:
 class DeadLetters:
     """Publishes the dead letters of a node (Post of queues/letters.py). backlog: how many that publishes to classic
     queues have made wait to be posted, and can be. is_posting: one is being published. refused: what full queues have
-    refused in this turn, and are to post. published: how many had somewhere to go, by the type of their queue and by
-    Reason."""
+    refused in this turn, and are to post. published: how many went somewhere, by the type of their queue and by Reason;
+    cycles_dropped: copies that did not because they would have come back. A letter counts when it is done, in both,
+    however often it was tried. cycles: those of the letter published last."""
 
     def __init__(self, host: LetterHost) -> None:
         self._host = host
@@ -117,7 +116,7 @@ class DeadLetters:
         self._letter_routes: dict[Queue, LetterRoute] = {}
         self._route_count = 0
         self._receipt: JointReceipt | None = None
-        self.cycles_dropped = 0
+        self.cycles = self.cycles_dropped = 0
         self.published: dict[str, list[int]] = {}
 
     def refuse(self, queue: ClassicQueue, message: Message) -> None:
@@ -142,21 +141,37 @@ class DeadLetters:
         self._receipt = None
         copies = self._publish(queue, entry.message, reason, now, None, True)
         receipt = self._receipt
+        if copies < 0:
+            return 0
         if receipt is None or not receipt.waiting:
-            return max(0, copies)
-        self._await(receipt, queue, entry)
+            self.count(queue, reason, self.cycles)
+            return copies
+        self._await(receipt, queue, entry, reason, self.cycles)
         return UNDER_WAY
 
-    def _await(self, receipt: JointReceipt, queue: ClassicQueue, entry: Entry) -> None:
+    def _await(self, receipt: JointReceipt, queue: ClassicQueue, entry: Entry, reason: Reason, cycles: int) -> None:
         def done(refusals: list[Refusal]) -> None:
             assert queue.letters is not None  # they posted it
-            queue.letters.done(entry, Refusal.UNKNOWN in refusals, self._host.clock.now)
+            is_lost = Refusal.UNKNOWN in refusals
+            if not is_lost:
+                self.count(queue, reason, cycles)
+            queue.letters.done(entry, is_lost, self._host.clock.now)
 
         receipt.seal(done)
 
+    def count(self, queue: Queue, reason: Reason, cycles: int) -> None:
+        """A letter of a queue is where it was to go, and is not tried again. cycles: as they were when it was
+        published."""
+        published = self.published.get(queue.declaration.type)
+        if published is None:
+            published = self.published[queue.declaration.type] = [0] * (1 + len(Reason))
+        published[reason] += 1
+        self.cycles_dropped += cycles
+
     def publish(self, queue: Queue, message: Message, reason: Reason, now: int, receipt: Receipt | None) -> bool:
         """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere. Returns
-        whether it went somewhere, or nowhere because it was going round in a circle."""
+        whether it went somewhere, or nowhere because it was going round in a circle; who publishes it calls `count`
+        when it is done."""
         return self._publish(queue, message, reason, now, receipt, False) >= 0
 
     def _publish(
@@ -185,7 +200,7 @@ class DeadLetters:
             delayed = route.delayed
             if not route.queues and not delayed:
                 return -1
-        letter_route.published[reason] += 1
+        self.cycles = 0
         if reason is not Reason.REJECTED:
             queues = self._without_cycles(queue, queues, reason, message, deaths.has_history)
         if (
@@ -213,8 +228,7 @@ class DeadLetters:
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
             return None
-        published = self.published.setdefault(queue.declaration.type, [0] * (1 + len(Reason)))
-        letter_route = LetterRoute(queue, vhost, exchange, published)
+        letter_route = LetterRoute(queue, vhost, exchange)
         if not queue.is_deleted:
             if len(self._letter_routes) >= _MOST_WAYS:
                 self._forget_all()
@@ -264,7 +278,7 @@ class DeadLetters:
                     is_cycle = True
                     break
         if is_cycle:
-            self.cycles_dropped += 1
+            self.cycles += 1
             log.warning(
                 "dead letter cycle: a message from queue '%s' is dropped before queue '%s'", source.name, target
             )

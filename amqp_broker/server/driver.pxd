@@ -41,6 +41,7 @@ cdef class Driver:
     cdef long long _timer_at
     cdef long long _due
     cdef object _idle
+    cdef object _background
     cdef object _jobs
     cdef object _alarms
     cdef object _membership

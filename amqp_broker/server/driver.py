@@ -146,7 +146,7 @@ class Driver:
         self._due = 0
         self._idle: asyncio.Future[None] | None = None
         background = node.background
-        self._jobs = background.jobs
+        self._background, self._jobs = background, background.jobs
         self._timings = Timings(monotonic) if config.timings else None
         self._collection_began = 0.0
         if self._timings is not None:
@@ -245,6 +245,7 @@ class Driver:
         if self._is_over:
             return
         self._pace.is_new = True
+        self._background.is_chained = False
         self._syncs_until = monotonic() + _SYNCS_S - spent_s
         syncs = 0
         try:
@@ -252,6 +253,7 @@ class Driver:
                 self._write(self.node.take_dirty())  # what is answered does not wait for slices of other work
             # What was synced at once is confirmed by a turn of its own.
             while self._run_turn(syncs < _MOST_SYNCS):
+                self._background.is_chained = True
                 syncs += 1
         except Exception as error:
             log.critical("defect in the node: it stops", exc_info=error)

@@ -265,6 +265,8 @@ class Run:
         if failure is None and self._cluster.over.is_set() and not self._cluster.is_released:
             raise FolderGivenUp(self._node.acquaintances.reason)
         if failure is None:
+            if is_ready:
+                self._system.close()
             return 0
         if not is_ready and isinstance(failure, StorageError):
             raise failure

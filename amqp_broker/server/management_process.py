@@ -140,6 +140,7 @@ class ManagementProcess:
         url = f"amqp://{SERVICE_USER}:{self._token}@{node}/{vhost}"
         command = [sys.executable, "-P", "-m", "amqp_broker", "management", "--exit-with-parent"]
         command.append(f"--statistics-objects={self._config.statistics_objects}")
+        command.append(f"--list-rows={self._config.management_list_rows}")
         command += [f"--sockets={_numbers(self._api)}", f"--prometheus-sockets={_numbers(self._prometheus)}"]
         return subprocess.Popen(
             [*command, f"--log-level={self._config.log_level}", f"--log-format={self._config.log_format}"],

@@ -462,6 +462,15 @@ class Config(ClusterConfig):
         minimum=100,
         maximum=10_000_000,
     )
+    management_list_rows: int = setting(
+        COUNT,
+        100_000,
+        LIMITS,
+        "Whole lists of queues, connections and the like are given again for a second, so many rows of all of them "
+        "together: some 2 KiB of memory each. Of more, those that were read first are read anew.",
+        minimum=0,
+        maximum=10_000_000,
+    )
     trace_events_kept: int = setting(
         COUNT,
         10_000,

@@ -41,9 +41,10 @@ def start_logging(level: str, log_format: str) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def run(url: str, places: Places, *, ends_with_parent: bool, statistics_objects: int) -> int:
+def run(url: str, places: Places, *, ends_with_parent: bool, statistics_objects: int, list_rows: int) -> int:
     """Serve until it is to stop. Returns the exit status."""
-    return _in_loop(_serve(Services(url, places.names(), statistics_objects), places, ends_with_parent))
+    services = Services(url, places.names(), statistics_objects, list_rows)
+    return _in_loop(_serve(services, places, ends_with_parent))
 
 
 def _in_loop(main: Coroutine[object, None, int]) -> int:

@@ -1,6 +1,8 @@
 """Objects: lists of the node's objects, read page by page as the user who asks, and reused for a second.
 
-Invariant: of several requests for the same list at the same time, one reads it and the others wait for that.
+Invariants:
+1. Of several requests for the same list at the same time, one reads it and the others wait for that.
+2. Lists that nobody reads now have `most_rows` rows at most, all together.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.web.node_client import NodeClient
 
 REUSED_S: Final = 1.0
+#: The setting management_list_rows, where nobody says another.
+MOST_ROWS: Final = 100_000
 #: Fewer than the node would give: to put the answer together is one slice.
 PAGE_ROWS: Final = 250
 
@@ -32,16 +36,23 @@ class Objects:
 
 @dataclass(slots=True)
 class _Kept:
+    """readers: so many read it, or wait for it, now."""
+
+    readers: int = 0
     guard: threading.Lock = field(default_factory=threading.Lock)
     until: float = 0.0
     objects: Objects | None = None
 
 
 class ObjectLists:
-    """Reads through one node. clock: seconds that only grow."""
+    """Reads through one node. most_rows: of lists that are kept for the next who asks. clock: seconds that only
+    grow."""
 
-    def __init__(self, node: NodeClient, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, node: NodeClient, most_rows: int = MOST_ROWS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._node = node
+        self._most_rows = most_rows
         self._clock = clock
         self._kept: dict[tuple[str, str | None, str | None], _Kept] = {}
         self._guard = threading.Lock()
@@ -53,11 +64,17 @@ class ObjectLists:
         with self._guard:
             self._drop_old()
             kept = self._kept.setdefault(key, _Kept())
-        with kept.guard:
-            if kept.objects is None or self._clock() >= kept.until:
-                kept.objects = self._read(kind, user, vhost)
-                kept.until = self._clock() + REUSED_S
-            return kept.objects
+            kept.readers += 1
+        try:
+            with kept.guard:
+                if kept.objects is None or self._clock() >= kept.until:
+                    kept.objects = self._read(kind, user, vhost)
+                    kept.until = self._clock() + REUSED_S
+                return kept.objects
+        finally:
+            with self._guard:
+                kept.readers -= 1
+                self._drop_surplus()
 
     def forget(self) -> None:
         """Something was changed through here: who changed it sees that at once."""
@@ -66,9 +83,20 @@ class ObjectLists:
 
     def _drop_old(self) -> None:
         now = self._clock()
-        old = [key for key, kept in self._kept.items() if kept.until + REUSED_S < now and not kept.guard.locked()]
+        old = [key for key, kept in self._kept.items() if kept.until + REUSED_S < now and not kept.readers]
         for key in old:
             del self._kept[key]
+
+    def _drop_surplus(self) -> None:
+        """Too many rows are kept: those go that were read first."""
+        rows = {key: len(kept.objects.rows) for key, kept in self._kept.items() if kept.objects is not None}
+        surplus = sum(rows.values()) - self._most_rows
+        if surplus <= 0:
+            return
+        for key in sorted(rows, key=lambda each: self._kept[each].until):
+            if surplus > 0 and not self._kept[key].readers:
+                surplus -= rows[key]
+                del self._kept[key]
 
     def _read(self, kind: str, user: str | None, vhost: str | None) -> Objects:
         asked: JsonObject = {"kind": kind, "limit": PAGE_ROWS}

@@ -10,7 +10,7 @@ from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.jobs import Jobs
 from amqp_broker.web.login import Logins
 from amqp_broker.web.node_client import NodeClient, NodeGone
-from amqp_broker.web.objects import ObjectLists
+from amqp_broker.web.objects import MOST_ROWS, ObjectLists
 from amqp_broker.web.rates import MOST_OBJECTS, SAMPLE_EVERY_S, Readings
 from amqp_broker.web.totals import Totals
 from amqp_broker.web.ui.page_sessions import PageSessions
@@ -19,15 +19,19 @@ from amqp_broker.web.user_sessions import UserSessions
 
 class Services:
     """`url` is where the node is, with a user who has the tag administrator. `places` are the HTTP listeners, for those
-    who ask what there is. statistics_objects: of so many what they counted is remembered."""
+    who ask what there is. statistics_objects: of so many what they counted is remembered. list_rows: ObjectLists."""
 
     def __init__(
-        self, url: str, places: tuple[tuple[str, str, int], ...] = (), statistics_objects: int = MOST_OBJECTS
+        self,
+        url: str,
+        places: tuple[tuple[str, str, int], ...] = (),
+        statistics_objects: int = MOST_OBJECTS,
+        list_rows: int = MOST_ROWS,
     ) -> None:
         self.node = NodeClient(url)
         self.logins = Logins(self.node)
         self.page_sessions = PageSessions(self.node)
-        self.objects = ObjectLists(self.node)
+        self.objects = ObjectLists(self.node, list_rows)
         self.readings = Readings(statistics_objects)
         self.totals = Totals(self.node)
         self.sessions = UserSessions(url)

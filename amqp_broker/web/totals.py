@@ -53,9 +53,10 @@ class Totals:
 
 
 def sums_of(totals: Mapping[str, JsonValue]) -> dict[str, int | float]:
-    """The counts of all members that answered, together."""
+    """The counts of all members that answered, together, and the counters of all others that the node has heard of:
+    so counters do not fall while a member is away."""
     sums: dict[str, int | float] = {}
-    for node in totals["nodes"].values():
+    for node in [*totals["nodes"].values(), *totals["before"].values()]:
         for name, value in node.items():
             if not isinstance(value, (int, float)) or isinstance(value, bool):
                 continue

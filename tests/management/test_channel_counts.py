@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.protocol import methods
-from tests.management.test_totals import publish_mandatory
+from tests.management.counters import publish_mandatory
 from tests.node.node_driver import Client, NodeDriver, consume, declare
 from tests.node.system_service import SystemService
 

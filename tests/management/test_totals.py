@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from amqp_broker.management.kept_totals import FILE, KeptTotals
 from amqp_broker.management.totals import FRESH_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
 from queues.background import Unhurried
-from storage.disk import FileDisk
-from tests.management.counters import fallen
-from tests.node.node_driver import NodeDriver, consume, declare, frame_octets
+from tests.management.counters import fallen, publish_mandatory, totals
+from tests.node.node_driver import NodeDriver, consume, declare
 from tests.node.one_slice import OneSlice
 from tests.node.system_service import SystemService
-
-
-def totals(driver: NodeDriver, service: SystemService) -> dict[str, Any]:
-    driver.wait(FRESH_MS)
-    return service.ask("totals")
 
 
 def row(service: SystemService, name: str) -> dict[str, Any]:
     found: dict[str, Any] = service.ask("object", kind="queues", vhost="/", name=name)["object"]
     return found
-
-
-def publish_mandatory(driver: NodeDriver, client: Any, queue: str) -> None:
-    octets = encode_method_frame(1, methods.BasicPublish(0, "", queue, True, False))
-    client.send_octets(octets + frame_octets(2, 1, b"\x00\x3c\x00\x00" + bytes(8) + b"\x00\x00"))
 
 
 def test_what_is_done_with_a_queue_is_counted_by_what_it_is(driver: NodeDriver, service: SystemService) -> None:
@@ -166,56 +150,6 @@ def test_the_answer_is_kept_for_a_second(driver: NodeDriver, service: SystemServ
     service.client.take()
     assert service.ask("totals") == first
     assert totals(driver, service)["queues"] == first["queues"] + 1
-
-
-def test_counters_go_on_when_the_node_starts_again(driver: NodeDriver, service: SystemService) -> None:
-    client = driver.client(1)
-    client.send(1, declare("q"), declare("short", x_max_length=1), declare("quorum", x_queue_type="quorum"))
-    driver.settle()
-    for _ in range(3):
-        for name in ("q", "short", "quorum"):
-            client.publish(1, name, b"x" * 200)
-    client.send(1, methods.BasicGet(0, "q", True))
-    publish_mandatory(driver, client, "nowhere")
-    driver.settle()
-    told = totals(driver, service)
-    assert (told["message_sizes"][1], told["publish_oct"] >= 9 * 200) == (9, True)
-    # What comes behind an answer may be forgotten, not what was in it.
-    client.publish(1, "q", b"x")
-    driver.settle()
-    driver.start()  # the process was killed; of a machine that goes down the file may be an older one
-    again = totals(driver, SystemService(driver))
-    assert not fallen(again, told)
-    assert (again["queue_created"], again["get_no_ack"], again["maxlen_dropped"], again["return_unroutable"]) == (
-        3, 1, 2, 1,
-    )  # fmt: skip
-    assert again["connection_created"] > told["connection_created"]
-    assert again["connections"] == 1
-
-
-NO_COUNTERS = [
-    b"", b"{", b"[]", b'{"v": 2, "counters": {}}', b'{"v": 1, "counters": []}', b'{"v": 1, "counters": {"acked": "9"}}',
-    b'{"v": 1, "counters": {"acked": -1}}', b'{"v": 1, "counters": {"by_type": {"classic": {"acked": NaN}}}}',
-    b'{"v": 1, "counters": {"acked": ' + b"9" * 400 + b"}}",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("octets", NO_COUNTERS, ids=range(len(NO_COUNTERS)))
-def test_a_file_of_counters_that_cannot_be_read_stops_nobody(
-    driver: NodeDriver, service: SystemService, octets: bytes
-) -> None:
-    totals(driver, service)
-    driver.disk.remove(FILE)
-    driver.disk.append(FILE, [octets])
-    driver.start()
-    assert totals(driver, SystemService(driver))["connection_created"] == 1
-
-
-def test_a_file_of_counters_that_the_disk_refuses_stops_nobody(tmp_path: Path) -> None:
-    (tmp_path / FILE).mkdir()
-    kept = KeptTotals(FileDisk(tmp_path), deque())
-    kept.open()
-    assert kept.go_on({"acked": 2}) == {"acked": 2}
 
 
 def test_each_type_of_queue_has_its_counters(driver: NodeDriver, service: SystemService) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from amqp_broker.management.totals import FRESH_MS
+from amqp_broker.management.totals import FRESH_MS, HELD
 from amqp_broker.protocol import methods
+from amqp_broker.web.totals import sums_of
 from tests.management.counters import counters_of
 from tests.management.test_objects_of_a_cluster import ClusterDesk
 from tests.node.node_cluster import NodeCluster
@@ -83,3 +84,30 @@ def test_no_counter_falls_when_others_lead_and_queues_come_again() -> None:
     load(cluster, clients["n3"], "again")
     after = watched.look()
     assert sum(after[node]["ack"] for node in NODES) == 35
+
+
+def test_no_sum_falls_while_a_node_is_away() -> None:
+    cluster = NodeCluster()
+    cluster.run_until_ready()
+    desk = ClusterDesk(cluster)
+    for driver in cluster.nodes.values():
+        client = driver.client(1)
+        client.send(1, declare("q"))
+        for _ in range(5):
+            client.publish(1, "q", b"x")
+    cluster.run(2 * FRESH_MS)
+    before = desk.ask("n1", "totals")
+    sums = sums_of(before)
+    cluster.isolate("n3")
+    cluster.run(2 * FRESH_MS)
+    found = desk.ask("n1", "totals")
+    assert (sorted(found["nodes"]), list(found["before"])) == (["n1", "n2"], ["n3"])
+    away = sums_of(found)
+    assert not [name for name, value in sums.items() if name not in HELD and away[name] < value]
+    # What there is now is not known of who does not answer.
+    assert away["connections"] < sums["connections"]
+    cluster.heal()
+    cluster.run(5000)
+    again = desk.ask("n1", "totals")
+    assert (len(again["nodes"]), again["before"]) == (3, {})
+    assert not [name for name, value in away.items() if name not in HELD and sums_of(again)[name] < value]

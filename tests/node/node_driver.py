@@ -17,6 +17,7 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
 from amqp_broker.settings.config import Config
+from amqp_broker.turn.file_work import FileWork
 from amqp_broker.turn.sync_job import SyncJob
 from tests.simulation.client import Event, SimulatedClient
 from tests.simulation.settings import PASSWORD, PASSWORD_HASH, USER
@@ -84,6 +85,8 @@ class NodeDriver:
         self.clients: list[Client] = []
         #: What turns had to say to other nodes, until somebody takes it there.
         self.to_peers: list[tuple[str, list[bytes]]] = []
+        #: What the thread for files has been given while it stands still; None: it does not.
+        self.held_files: list[FileWork] | None = None
         self.start()
 
     def start(self) -> None:
@@ -125,9 +128,20 @@ class NodeDriver:
         if not turn.checks:
             return turn
         for check in turn.checks:
-            check.run()
-            self.node.checked(check, self.now)
+            if self.held_files is not None and isinstance(check, FileWork):
+                self.held_files.append(check)
+            else:
+                check.run()
+                self.node.checked(check, self.now)
         return self.turn()
+
+    def bring_files(self) -> None:
+        """The thread for files does not stand still any more."""
+        held, self.held_files = self.held_files or [], None
+        for work in held:
+            work.run()
+            self.node.checked(work, self.now)
+        self.turn()
 
     def take_sync(self) -> SyncJob:
         """A job that there has to be."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queues.background import Background, Job
+from queues.background import PATIENCE_MS, Background, Job
 
 
 class Slices:
@@ -143,3 +143,55 @@ def test_what_a_slice_adds_has_its_turn() -> None:
         background.work(3)
     assert sorted(done[1:]) == ["added@3", "beside@3", "beside@3"]
     assert not background.jobs
+
+
+def patient(background: Background, done: list[str], name: str, slices: int) -> None:
+    background.set_patience(Slices(2))
+    background.patient().add(job(done, name, slices))
+
+
+def test_those_that_may_wait_have_less_of_a_turn() -> None:
+    done: list[str] = []
+    background = Background()
+    patient(background, done, "look", 5)
+    background.add(job(done, "act", 4))
+    background.work(1)
+    assert (done.count("look@1"), done.count("act@1")) == (2, 4)
+    background.work(2)
+    assert done.count("look@2") == 2
+
+
+def test_turns_that_follow_upon_each_other_have_it_together() -> None:
+    done: list[str] = []
+    background = Background()
+    patient(background, done, "look", 9)
+    background.work(1)
+    background.is_chained = True
+    background.work(1)
+    assert done == ["look@1"] * 2
+    background.is_chained = False
+    background.work(1)
+    assert done == ["look@1"] * 4
+
+
+def test_who_has_waited_long_has_the_share_of_others() -> None:
+    done: list[str] = []
+    background = Background()
+    patient(background, done, "look", 1000)
+    background.work(1)
+    background.work(PATIENCE_MS)
+    assert len(done) == 4
+    background.work(1 + PATIENCE_MS)
+    assert len(done) == 1000
+
+
+def test_a_request_is_as_old_as_its_first_slice_however_often_it_has_waited_for_others() -> None:
+    done: list[str] = []
+    background = Background()
+    background.set_patience(Slices(2))
+    request = background.patient()
+    request.add(job(done, "first", 1))
+    background.work(1)
+    request.add(job(done, "then", 100))  # what it waited for has come
+    background.work(1 + PATIENCE_MS)
+    assert len(done) == 101

@@ -164,6 +164,13 @@ class SimulatedDisk:
         self._rename(self._file(old), old, new)
         self._end_change()
 
+    def replace(self, path: str, octets: Octets) -> None:
+        draft = f"{path}.new"
+        if self.exists(draft):
+            self.remove(draft)
+        self.append(draft, [octets])
+        self.rename(draft, path)
+
     def make_folder(self, path: str) -> None:
         self._begin_change()
         parts = path.split("/")

@@ -136,12 +136,18 @@ class DeadLetterPublisher:
         queue = cast("QuorumQueue", queue)  # no other type has dead letters
         receipt = self._receipt(queue, effect)
         was_sent = queue.publish_letter(effect.message, effect.reason, now, receipt)
+        cycles = queue.letter_cycles()
         if not was_sent and queue.wanted.at_least_once:
             self._again.append((now + RETRY_MS, effect))
             return
         position = int(journal.position) if journal.position != before else 0
         term = self._term
-        receipt.seal(lambda refusals: self._published(term, queue, effect, position, refusals))
+
+        def tell(refusals: list[Refusal]) -> None:
+            if self._published(term, queue, effect, position, refusals) and was_sent:
+                queue.count_letter(effect.reason, cycles)
+
+        receipt.seal(tell)
 
     @staticmethod
     def _receipt(queue: QuorumQueue, effect: DeadLettered) -> JointReceipt:
@@ -151,20 +157,22 @@ class DeadLetterPublisher:
 
     def _published(
         self, term: int, queue: QuorumQueue, effect: DeadLettered, position: int, refusals: list[Refusal]
-    ) -> None:
-        """Its fate is known, but for this node's disk."""
+    ) -> bool:
+        """Its fate is known, but for this node's disk. Returns whether it is not tried again."""
         if term != self._term:
-            return
+            return False
         if Refusal.UNKNOWN in refusals or (
             queue.wanted.at_least_once and any(each is Refusal.FULL for each in refusals)
         ):
             self._again.append((self._clock.now + RETRY_MS, effect))
             self._group.touch()
-        elif position > self._groups.synced_position and not self._groups.is_alone():
+            return False
+        if position > self._groups.synced_position and not self._groups.is_alone():
             self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))
             self._group.touch()
         else:
             self._done(effect.queue_id, effect.letter)
+        return True
 
     @property
     def awaits_disk(self) -> bool:

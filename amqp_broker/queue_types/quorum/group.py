@@ -85,10 +85,15 @@ _NEVER = 1 << 62
 
 
 class Letters(Protocol):
-    """The node's DeadLetters."""
+    """The node's DeadLetters. cycles: see there."""
+
+    cycles: int
 
     def publish(self, queue: Queue, message: Message, reason: Reason, now: int, receipt: Receipt | None) -> bool:
         """Publish one dead letter. Returns whether it went anywhere."""
+
+    def count(self, queue: Queue, reason: Reason, cycles: int) -> None:
+        """One is done."""
 
 
 class DiscardCounts(Protocol):
