@@ -68,11 +68,13 @@ class Stored(NamedTuple):
 
 class Part:
     """A page and what readers find it by. time: of its first chunk. chunks: of a warm page, once somebody has read
-    it. is_placed: an entry of the log may name its place."""
+    it. is_placed: an entry of the log may name its place. before: octets of all pages before it, from some beginning
+    that is the same for all pages of a log."""
 
-    __slots__ = ("chunks", "is_placed", "page", "time")
+    __slots__ = ("before", "chunks", "is_placed", "page", "time")
 
     def __init__(self, time: int, page: Page, is_placed: bool = False) -> None:
+        self.before = 0
         self.time = time
         self.page = page
         self.is_placed = is_placed
@@ -142,6 +144,9 @@ class StreamLog:
 
     def _add(self, part: Part) -> None:
         """There is one page more, in RAM or on the disk."""
+        if self._parts:
+            last = self._parts[-1]
+            part.before = last.before + _size_of(last.page)
         self._parts.append(part)
         if part.page.data is not None:
             self._pager.store(self.queue_id, part.page)
@@ -323,15 +328,39 @@ class StreamLog:
     # -- compaction ----------------------------------------------------------------------------------------------------
 
     def stored_parts(self, below: int) -> list[Part]:
-        """The oldest pages that lie on the disk, as far as they end before this offset."""
-        store = self._pager.page_store
+        """The oldest pages that lie on the disk, as far as they begin before this offset."""
         found: list[Part] = []
         for part in self._parts:
-            location = part.page.location
-            if location is None or part.page.last >= below or store.is_unwritten(self.queue_id, location):
+            if part.page.first >= below or not self._is_stored(part):
                 break
             found.append(part)
         return found
+
+    def _is_stored(self, part: Part) -> bool:
+        location = part.page.location
+        return location is not None and not self._pager.page_store.is_unwritten(self.queue_id, location)
+
+    def is_on_disk(self, offset: int) -> bool:
+        """Whether the page with this offset, or `first` if that is above it, is there and lies on the disk."""
+        place = bisect_right(self._parts, max(offset, self.first), key=_first_of) - 1
+        return place >= 0 and self._parts[place].page.last >= offset and self._is_stored(self._parts[place])
+
+    def octets_from(self, offset: int) -> int:
+        """Of the pages from the one with this offset on, and of the tail. It looks at two pages only."""
+        if offset >= self.next:
+            return 0
+        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
+        if place < len(self._parts) and self._parts[place].page.last < offset:
+            place += 1
+        if place == len(self._parts):
+            return self._tail_bytes
+        last = self._parts[-1]
+        return last.before + _size_of(last.page) - self._parts[place].before + self._tail_bytes
+
+    @property
+    def tail_begin(self) -> int:
+        """The first offset that is in no page yet."""
+        return self._tail[0].first if self._tail else self.next
 
     def replace(self, old: list[Part], new: list[Part]) -> None:
         """The pages `old`, which were the oldest ones, are these from now on: they have a place each and lie on the
@@ -349,6 +378,9 @@ class StreamLog:
                 page.is_named = True
                 self.named_bytes += page.location.length
             names += _NAME.pack(page.count, page.first, part.time, *page.location)
+        behind = left[-1].before + _size_of(left[-1].page) if left else 0
+        for part in reversed(stay):
+            part.before = behind = behind - _size_of(part.page)
         for part in left:
             if part not in kept:
                 self._release(part)
