@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.task import Steps, Task
@@ -46,6 +46,13 @@ _AGAIN_MS = 5000
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
+class Waiting(Protocol):
+    """Who has passes over a stream."""
+
+    def look_again(self) -> None:
+        """A pass may begin."""
+
+
 class CompactionRoom:
     """What all compactors of a node share: one of them at a time has a pass, the others wait in line. passes, records:
     how many there were, and what they have taken, since the node began."""
@@ -57,12 +64,12 @@ class CompactionRoom:
         self.every_ms = config.stream_compaction_ms
         self.percent = config.stream_compaction_percent
         self.most_keys = config.stream_compaction_keys_bytes // KEY_BYTES
-        self.busy: Compactor | None = None
-        self.waiting: dict[Compactor, None] = {}
+        self.busy: Waiting | None = None
+        self.waiting: dict[Waiting, None] = {}
         self.passes = 0
         self.records = 0
 
-    def enter(self, compactor: Compactor) -> bool:
+    def enter(self, compactor: Waiting) -> bool:
         """Whether it may begin a pass. If not, it is asked to look again when it may."""
         if self.busy is not None:
             self.waiting[compactor] = None
@@ -70,6 +77,10 @@ class CompactionRoom:
         self.waiting.pop(compactor, None)
         self.busy = compactor
         return True
+
+    def forget(self, compactor: Waiting) -> None:
+        """It does not wait any more."""
+        self.waiting.pop(compactor, None)
 
     def leave(self) -> None:
         """The pass is over."""
@@ -92,6 +103,7 @@ class Compactor:
         self._room = room
         self._group = queue.group
         self._machine = queue.group.machine
+        self._node = queue.group.stream.origin
         self._clock = room.clock
         self._timers = room.timers
         self._task: Task | None = None
@@ -109,7 +121,7 @@ class Compactor:
         """The stream is no more. A pass that is under way finds out."""
         if self._timer is not None:
             self._timer.cancel()
-        self._room.waiting.pop(self, None)
+        self._room.forget(self)
 
     def look_again(self) -> None:
         """A pass may begin."""
@@ -129,9 +141,7 @@ class Compactor:
 
     def _keep_to_what_was_said(self, stream: Stream, compacted: Compacted) -> None:
         """What this node has said before it lost its folder may come with the log, behind an install."""
-        claimed = stream.claims.get(self._group.stream.origin, 0)
-        if claimed > compacted.below:
-            compacted.needed = max(compacted.needed, min(claimed, stream.next))
+        compacted.said_before(min(stream.claims.get(self._node, 0), stream.next))
 
     def figures(self, stream: Stream) -> CompactionFigures:
         """See CompactionFigures."""
@@ -177,7 +187,7 @@ class Compactor:
         asked = min(max(compacted.wanted, compacted.needed), limit)
         if asked > compacted.below:
             if log.first > compacted.below:  # retention has taken what was to be done
-                compacted.below = min(log.first, asked)
+                compacted.passed_by_retention(min(log.first, asked))
             if log.tail_begin < asked:
                 log.seal()
             return asked > compacted.below and log.is_on_disk(compacted.below)
@@ -267,7 +277,7 @@ class Compactor:
         """See to it that a checkpoint has what was done, and that all hear of it then. Returns whether that is under
         way."""
         group = self._group
-        claimed = stream.claims.get(group.stream.origin, 0)
+        claimed = stream.claims.get(self._node, 0)
         now = self._clock.now
         is_new = compacted.synced > self._said or now - self._said_at >= _AGAIN_MS
         if compacted.synced > claimed and is_new:
