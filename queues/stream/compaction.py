@@ -144,12 +144,12 @@ class Pass:
             return page.data
         location = page.location
         if location is not None:
-            pending, start = self._store.begin_read(self._log.queue_id, location)
+            pending = self._store.begin_load(self._log.queue_id, location)
             yield pending
             if not self._is_live():
                 raise Overtaken
             if page.location is not None:
-                return pending.result()[start : start + location.length]
+                return pending.result()
         if page.last < self._log.first:
             return None
         raise Overtaken

@@ -43,7 +43,8 @@ _ASKED_MS = 60_000
 _BACK_OFF_MS = 1000
 #: What was said and is not in the log after this time is said again: the session may have ended.
 _AGAIN_MS = 5000
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+#: What a disk says that is full.
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Waiting(Protocol):
@@ -62,6 +63,7 @@ class CompactionRoom:
         self.clock = clock
         self.background = background
         self.every_ms = config.stream_compaction_ms
+        self.pack_every_ms = config.stream_compression_ms
         self.percent = config.stream_compaction_percent
         self.most_keys = config.stream_compaction_keys_bytes // KEY_BYTES
         self.busy: Waiting | None = None
@@ -201,7 +203,7 @@ class Compactor:
             return False
         new = log.octets_from(compacted.below)
         reachable = max(new - log.octets_from(limit), 0)
-        return 100 * reachable >= self._room.percent * (log.octets - new + reachable) > 0
+        return 100 * reachable >= self._room.percent * (log.unpacked_octets - new + reachable) > 0
 
     def _limit(self, stream: Stream) -> int:
         """What is held stays as it is; but not what this member has to compact before it serves anybody."""
@@ -213,7 +215,7 @@ class Compactor:
         return min([stream.claims.get(name, 0) for name in (*raft.members, *raft.learners)], default=0)
 
     def _dirty_percent(self, stream: Stream) -> int:
-        octets = stream.log.octets
+        octets = stream.log.unpacked_octets
         return 100 * stream.log.octets_from(stream.log.compacted.below) // octets if octets else 0
 
     # -- doing ---------------------------------------------------------------------------------------------------------
@@ -245,7 +247,7 @@ class Compactor:
             log.error("queue '%s' is not compacted here any more, a page of it cannot be read: %s: have the node take "
                       "everything from the others (amqp-broker cluster rejoin)", queue.name, error)  # fmt: skip
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise
             if not self._is_full:
                 self._is_full = True
