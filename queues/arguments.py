@@ -164,6 +164,7 @@ _OF_OTHER_TYPES = (
     "x-max-age",
     "x-stream-max-segment-size-bytes",
     "x-stream-compact",
+    "x-stream-compression",
     "x-stream-filter-size-bytes",
     "x-stream-key",
     "x-stream-tombstone-age",

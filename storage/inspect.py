@@ -15,7 +15,7 @@ from storage.entries import entries_of
 from storage.folder_format import read_format
 from storage.page_store import PAGES_FOLDER, page_path, page_position, page_segments
 from storage.record_reader import Damage, RecordReader
-from storage.records import Fault, Record, RecordKind, unpack_gap, unpack_segment
+from storage.records import PAGE_KINDS, Fault, Record, RecordKind, unpack_gap, unpack_segment
 from storage.segment_files import segment_numbers, segment_path
 from storage.segment_recovery import head_was_synced, is_torn_tail
 
@@ -193,7 +193,7 @@ def _judge(record: Record, number: int, progress: _Progress) -> str:
             return Fault.MISPLACED.value
     except ValueError as error:
         return str(error)
-    if (record.kind == RecordKind.SEGMENT) != (record.offset == 0) or record.kind == RecordKind.PAGE:
+    if (record.kind == RecordKind.SEGMENT) != (record.offset == 0) or record.kind in PAGE_KINDS:
         return f"a record of kind {record.kind} does not belong there"
     return ""
 
@@ -227,8 +227,8 @@ def _inspect_queue(disk: Disk, queue_id: int) -> QueueReport:
             if isinstance(record, Damage):
                 bad.append(BadRecord(path, record.offset, record.fault.value))
                 break
-            place = (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(number, record.offset))
-            if (record.kind, record.context, record.position) != place:
+            place = (queue_id & 0xFFFFFFFF, page_position(number, record.offset))
+            if record.kind not in PAGE_KINDS or (record.context, record.position) != place:
                 bad.append(BadRecord(path, record.offset, Fault.MISPLACED.value))
             else:
                 pages += 1

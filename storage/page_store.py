@@ -10,7 +10,10 @@ Invariants:
    written by the next PageSync, whatever that is taken for.
 2. A segment file is removed when no page in it is live any more and whatever says that they are dead is
    durable (`release` takes the journal position of that, `synced` says how far the journal is).
-3. Segment numbers of a queue are never used twice while a file, a live page or this object remembers them.
+3. A packed page (packed_page.py) is unpacked where it is read, in the thread that reads it; whoever asks for a page
+   with `read`, `begin_load` or `read_pages_ahead` does not see the difference. `take` and `begin_read` are for pages
+   that are never packed.
+4. Segment numbers of a queue are never used twice while a file, a live page or this object remembers them.
 """
 
 from __future__ import annotations
@@ -25,8 +28,17 @@ from storage.aside import DAMAGED_FOLDER, Aside
 from storage.checksums import first_wrong
 from storage.disk import Disk, Octets, Pending
 from storage.errors import CorruptRecord
+from storage.packed_page import pack, unpack
 from storage.read_ahead import ReadAhead
-from storage.records import HEADER_BYTES, Fault, RecordKind, check_header, pack_header, payload_length
+from storage.records import (
+    HEADER_BYTES,
+    PAGE_KINDS,
+    Fault,
+    RecordKind,
+    check_header,
+    pack_header,
+    payload_length,
+)
 
 PAGES_FOLDER = "queues"
 SEGMENT_BYTES = 16 * 1024 * 1024
@@ -237,7 +249,9 @@ class PageStore:
         """Whether a file has as much as one should have."""
         return self._queues[queue_id].segments[number].disk_bytes >= self._segment_bytes
 
-    def write_beside(self, queue_id: int, number: int, page: Octets) -> tuple[PageLocation, Pending]:
+    def write_beside(
+        self, queue_id: int, number: int, page: Octets, is_packed: bool = False
+    ) -> tuple[PageLocation, Pending]:
         """Write a page at the end of a file of `begin_segment`, in the background where the disk has one. Nobody may
         read it, and no checkpoint name it, before `sync_beside`. Its result may raise OSError: the page is to be
         released then, and the file has no more of them."""
@@ -247,7 +261,8 @@ class PageStore:
         segment.live_bytes += location.disk_bytes
         segment.live_pages += 1
         position = page_position(number, location.offset)
-        header = pack_header(RecordKind.PAGE, queue_id & 0xFFFFFFFF, position, page)
+        kind = RecordKind.PACKED_PAGE if is_packed else RecordKind.PAGE
+        header = pack_header(kind, queue_id & 0xFFFFFFFF, position, page)
         work = partial(_write, self._disk, page_path(queue_id, number), location.offset, [header, page])
         return location, self._disk.in_background(work) or _AtOnce(work)
 
@@ -278,8 +293,11 @@ class PageStore:
 
     def read(self, queue_id: int, location: PageLocation) -> bytes:
         """The page. Raises CorruptRecord when it is not the one that was appended there, OSError."""
-        data, start = self.take(queue_id, location)
-        return data[start : start + location.length]
+        found = self._ahead.take(queue_id, location)
+        if found is None:
+            return fetch_page(self._disk, queue_id, location)
+        data, start = found
+        return data[start : start + location.length] if start else data  # it was fetched alone
 
     def take(self, queue_id: int, location: PageLocation) -> tuple[bytes, int]:
         """The page without a copy: octets, and where among them it begins. Others may lie around it. Raises as
@@ -294,6 +312,17 @@ class PageStore:
         """
         fetch = partial(read_stretch, self._disk, queue_id, [location])
         return self._disk.in_background(fetch) or _AtOnce(fetch), HEADER_BYTES
+
+    def begin_load(self, queue_id: int, location: PageLocation) -> Pending:
+        """As `begin_read`; the result is the page and nothing else."""
+        fetch = partial(fetch_page, self._disk, queue_id, location)
+        return self._disk.in_background(fetch) or _AtOnce(fetch)
+
+    def begin_packing(self, queue_id: int, location: PageLocation) -> Pending:
+        """Read a page and pack it, in the background where the disk has one. The result is what `write_beside` takes as
+        packed, b"" where it does not pay; it raises as `read` does."""
+        work = partial(_packed, self._disk, queue_id, location)
+        return self._disk.in_background(work) or _AtOnce(work)
 
     def verify(self, queue_id: int, location: PageLocation) -> None:
         """Read and check a page, and keep nothing of it: from any thread. Raises as `read` does."""
@@ -333,6 +362,16 @@ class PageStore:
             if not self._ahead.start(queue_id, places, length, partial(read_stretch, self._disk, queue_id, stretch)):
                 with suppress(FileNotFoundError):
                     self._disk.read_ahead(page_path(queue_id, stretch[0].segment), begin, length)
+
+    def read_pages_ahead(self, queue_id: int, wanted: Iterable[tuple[PageLocation, int]]) -> None:
+        """As `read_ahead`, of pages that may be packed: each alone, with the octets that it has in RAM."""
+        for location, size in wanted:
+            if not self._ahead.has(queue_id, location):
+                work = partial(fetch_page, self._disk, queue_id, location)
+                if not self._ahead.start(queue_id, {location: 0}, size, work):
+                    with suppress(FileNotFoundError):
+                        path = page_path(queue_id, location.segment)
+                        self._disk.read_ahead(path, location.offset, location.disk_bytes)
 
     def release(self, queue_id: int, location: PageLocation, position: int = 0) -> None:
         """The page is dead. `position`: how far the journal must be synced before that is durable (0: it is
@@ -588,9 +627,27 @@ def read_stretch(disk: Disk, queue_id: int, stretch: list[PageLocation]) -> byte
         found = check_header(data[start : start + HEADER_BYTES])
         if isinstance(found, Fault):
             raise CorruptRecord(path, location.offset, found.value)
-        if found != (RecordKind.PAGE, queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset)):
+        place = (queue_id & 0xFFFFFFFF, page_position(location.segment, location.offset))
+        if found[0] not in PAGE_KINDS or found[1:] != place:
             raise CorruptRecord(path, location.offset, Fault.MISPLACED.value)
     return data
+
+
+def fetch_page(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
+    """A page, checked and unpacked. It only reads: it may run in any thread. Raises CorruptRecord, OSError."""
+    data = read_stretch(disk, queue_id, [location])
+    payload = data[HEADER_BYTES:]
+    found = check_header(data[:HEADER_BYTES])
+    if isinstance(found, Fault) or found[0] != RecordKind.PACKED_PAGE:
+        return payload
+    try:
+        return unpack(payload)
+    except ValueError as error:
+        raise CorruptRecord(page_path(queue_id, location.segment), location.offset, str(error)) from None
+
+
+def _packed(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
+    return pack(fetch_page(disk, queue_id, location))
 
 
 def _write(disk: Disk, path: str, offset: int, buffers: Sequence[Octets]) -> bytes:

@@ -38,9 +38,12 @@ class RecordKind(enum.IntEnum):
     BATCH = 1  # entries of the journal
     GAP = 2  # stands for a damaged part that was set aside: the position after it
     PAGE = 3  # a queue's page
+    PACKED_PAGE = 4  # a page of a stream, compressed (packed_page.py)
 
 
 KINDS = tuple(int(kind) for kind in RecordKind)
+#: Those that are in page files.
+PAGE_KINDS = (RecordKind.PAGE, RecordKind.PACKED_PAGE)
 
 
 class Fault(enum.Enum):

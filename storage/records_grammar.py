@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from construct import Bytes, Const, Enum, Int8ub, Int8ul, Int16ul, Int32ub, Int32ul, Int64ul, Struct, this
 
-RECORD_KIND = Enum(Int8ul, SEGMENT=0, BATCH=1, GAP=2, PAGE=3)
+RECORD_KIND = Enum(Int8ul, SEGMENT=0, BATCH=1, GAP=2, PAGE=3, PACKED_PAGE=4)
 
 RECORD_HEADER = Struct(
     "length" / Int32ul,

@@ -50,6 +50,7 @@ def stat(queue: Queue, read_first: ReadFirst) -> Steps:
         "consumers": queue.consumer_count(),
         "messages": sum([row["messages"] for row in rows]),
         "stream_bytes": sum([row["stream_bytes"] for row in rows]),
+        "stream_uncompressed_bytes": sum([row["stream_uncompressed_bytes"] for row in rows]),
         "partitions": rows,
         "groups": [_group(name, found) for name in groups],
     }
@@ -59,7 +60,7 @@ def _row(name: str, figures: StreamFigures | None) -> JsonObject:
     if figures is None:
         return {
             "name": name, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0, "leader": "",
-            "first_time": None, "last_time": None, "compaction": None,
+            "stream_uncompressed_bytes": 0, "first_time": None, "last_time": None, "compaction": None,
         }  # fmt: skip
     return {
         "name": name,
@@ -67,6 +68,7 @@ def _row(name: str, figures: StreamFigures | None) -> JsonObject:
         "first_offset": figures.first,
         "next_offset": figures.next,
         "stream_bytes": figures.octets,
+        "stream_uncompressed_bytes": figures.unpacked_octets,
         "leader": figures.leader,
         "first_time": figures.first_time or None,
         "last_time": figures.last_time or None,

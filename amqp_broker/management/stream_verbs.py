@@ -99,7 +99,8 @@ class StreamVerbs:
             raise Refused(FAILED, f"queue '{queue.name}' cannot be read: {error}") from None
         found: JsonObject = {"name": queue.name, "vhost": queue.declaration.vhost, "consumers": queue.consumer_count()}
         if figures is None:
-            return {**found, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0}
+            return {**found, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0,
+                    "stream_uncompressed_bytes": 0}  # fmt: skip
         settings = figures.settings
         return {
             **found,
@@ -107,6 +108,7 @@ class StreamVerbs:
             "first_offset": figures.first,
             "next_offset": figures.next,
             "stream_bytes": figures.octets,
+            "stream_uncompressed_bytes": figures.unpacked_octets,
             "first_time": figures.first_time or None,
             "last_time": figures.last_time or None,
             "producers": figures.producers,
@@ -119,6 +121,7 @@ class StreamVerbs:
             "max_age_ms": settings.max_age,
             "segment_bytes": settings.segment_bytes,
             "filter_bytes": settings.filter_bytes,
+            "compression": settings.compression,
             "compaction": partition_verbs.compaction_of(figures),
         }
 

@@ -97,6 +97,7 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
     "stream-max-segment-size-bytes": PolicyKey(at_least(0)),
     "stream-filter-size-bytes": PolicyKey(between(16, 255)),
     "stream-tombstone-age": PolicyKey(_age),
+    "stream-compression": PolicyKey(one_of("none", "zlib")),
     "initial-cluster-size": PolicyKey(at_least(0)),
     # Mirrors and federation of RabbitMQ: accepted, so that its definitions can be imported, without effect.
     "ha-mode": PolicyKey(one_of("all", "exactly", "nodes")),

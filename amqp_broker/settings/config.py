@@ -543,6 +543,13 @@ class Config(ClusterConfig):
         "new part has more of them is compacted in several goes.",
         minimum=64 * KIB,
     )
+    stream_compression_ms: int = setting(
+        DURATION,
+        10 * SECOND,
+        LIMITS,
+        "So often a stream with x-stream-compression is looked at for pages that have left RAM.",
+        minimum=10,
+    )
     max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
     max_claim_messages: int = setting(
         COUNT, 1_000_000, LIMITS, "Messages that one lease.claim takes, whatever it asks for.", minimum=1

@@ -29,6 +29,15 @@ class Compacted:
         """Whether readers may be served."""
         return self.below >= self.needed
 
+    def said_before(self, below: int) -> None:
+        """This node has said that it has compacted so much, and may have lost its folder since."""
+        if below > self.below:
+            self.needed = max(self.needed, below)
+
+    def passed_by_retention(self, below: int) -> None:
+        """What is before this offset is not there any more, so there is nothing to be done."""
+        self.below = max(self.below, below)
+
     def octets(self) -> bytes:
         """For an image."""
         buffer = Buffer()

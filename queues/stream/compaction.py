@@ -8,10 +8,10 @@ It is done in slices on the loop; pages are read, written and synced in the back
 Invariants:
 1. A record goes only if one of the same key with a higher offset is in the log, or if it is a tombstone that may go.
    Offsets, octets and order of the others stay as they are.
-2. Nothing is touched that is not on the disk, nor from `Rules.below` on; and the last record before that stays,
-   whatever it is, so that the log ends where it did.
+2. Nothing is touched that is not on the disk, nor from `Rules.below` on, which may be within a page; and the last
+   record before that stays, whatever it is, so that the log ends where it did.
 3. New pages are on the disk before the log has them, and the old ones stay until a checkpoint without them is there: a
-   crash at any time leaves the pages of the last checkpoint.
+   crash at any time leaves the pages of the last checkpoint. What retention takes meanwhile is passed over.
 4. In RAM are a page, a page that is being made, and the keys: at most `Rules.most_keys`, and those of one page more.
 """
 
@@ -75,6 +75,7 @@ class Pass:
         # What is made.
         self._end = 0
         self._begin = 0
+        self._sparse: frozenset[int] = frozenset()
         self._pieces: list[bytes] = []
         self._size = self._time = self._next = 0
         self._new: list[Part] = []
@@ -89,13 +90,14 @@ class Pass:
         log = self._log
         try:
             parts = log.stored_parts(self._rules.below)
-            parts = parts[: (yield from self._gather(parts))]
-            if not parts or parts[-1].page.last + 1 < log.compacted.below:
+            if not parts or self._end_of(parts) < log.compacted.below:
                 return None
-            self._begin, self._end = parts[0].page.first, parts[-1].page.last + 1
+            parts = parts[: (yield from self._gather(parts))]
+            self._begin, self._end = parts[0].page.first, self._end_of(parts)
+            self._sparse = frozenset(self._store.sparse_segments(log.queue_id))
             for part in parts:
                 yield from self._rewrite(part)
-            yield from self._flush(self._end)
+            yield from self._flush(parts[-1].page.last + 1)
             if self._written:
                 yield from self._wait(self._store.sync_beside(log.queue_id, self._files))
         except BaseException:
@@ -108,6 +110,9 @@ class Pass:
         compacted.below = max(self._end, compacted.below)
         compacted.tombstones, compacted.first, compacted.time = self._tombstones, self._first, self._first_time
         return Outcome(compacted.below, self._records, before - log.octets)
+
+    def _end_of(self, parts: list[Part]) -> int:
+        return min(self._rules.below, parts[-1].page.last + 1)
 
     def _give_up(self) -> None:
         for part in self._written:
@@ -132,18 +137,22 @@ class Pass:
             if not self._is_live():
                 raise Overtaken
 
-    def _octets_of(self, part: Part) -> Generator[Pending, None, bytes]:
+    def _octets_of(self, part: Part) -> Generator[Pending, None, bytes | None]:
+        """None: retention has taken the page."""
         page = part.page
         if page.data is not None:
             return page.data
-        if page.location is None:
-            raise Overtaken
         location = page.location
-        pending, start = self._store.begin_read(self._log.queue_id, location)
-        yield pending
-        if page.location is None or not self._is_live():
-            raise Overtaken
-        return pending.result()[start : start + location.length]
+        if location is not None:
+            pending = self._store.begin_load(self._log.queue_id, location)
+            yield pending
+            if not self._is_live():
+                raise Overtaken
+            if page.location is not None:
+                return pending.result()
+        if page.last < self._log.first:
+            return None
+        raise Overtaken
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -160,9 +169,11 @@ class Pass:
                 return number
             is_begun = True
             octets = yield from self._octets_of(part)
+            if octets is None:
+                continue
             for stored in split_page(octets, page.first, part.time):
                 for offset, at in stored.records():
-                    key = key_of(stored.chunk.octets, at)
+                    key = key_of(stored.chunk.octets, at) if offset < self._rules.below else b""
                     if key:
                         newest[_hash_of(key)] = offset
                     yield from self._pause()
@@ -173,6 +184,10 @@ class Pass:
     def _rewrite(self, part: Part) -> Steps:
         octets = yield from self._octets_of(part)
         page = part.page
+        if octets is None:
+            if not self._pieces:
+                self._begin = page.last + 1
+            return
         pieces: list[tuple[Stored, bytes]] = []
         is_changed = False
         for stored in split_page(octets, page.first, part.time):
@@ -192,7 +207,8 @@ class Pass:
                 chunk = stored.chunk
                 pieces.append((stored, stored_octets(stored, chunk.keeping(left, len(chunk.bloom)))))
         has_gap = not self._pieces and self._begin != page.first
-        if not is_changed and not has_gap and 2 * len(octets) >= self._page_bytes:
+        is_large = 2 * len(octets) >= self._page_bytes
+        if is_large and not is_changed and not has_gap and not self._keeps_a_file(page):
             yield from self._flush(page.first)
             self._new.append(part)
             self._begin = page.last + 1
@@ -206,8 +222,14 @@ class Pass:
             self._size += len(piece)
             self._next = stored.next
 
+    def _keeps_a_file(self, page: Page) -> bool:
+        """Whether it lies in a file of which little is alive, and which can go when it is written anew."""
+        return page.location is not None and page.location.segment in self._sparse
+
     def _stays(self, stored: Stored, offset: int, at: int) -> bool:
         """Whether a record is needed; tombstones that are, are counted."""
+        if offset >= self._end:
+            return True
         octets = stored.chunk.octets
         key = self._key_of(octets, at)
         if not key:

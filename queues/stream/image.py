@@ -10,7 +10,9 @@
                               u32 p, p x (u32 place of its member + 1, or 0): partitions): shares,
                   u32 n, n x (short node, u64 offset): up to where nodes have compacted it
     STREAM_COMPACTED u64 below, u64 needed, u64 tombstones, u64 first of them, u64 its time: of this member's pages
-    STREAM_NAMES  n x (u64 offsets, u64 first, u64 time, u32 segment, u64 offset, u32 length): the pages on the disk
+    STREAM_NAMES  n x (u64 offsets, u64 first, u64 time, u32 segment, u64 offset, u32 length, u32 octets): the pages on
+                  the disk, and how many octets they have; where that is more than the length, they are packed
+    STREAM_PACKED u64 below: pages before this offset are packed, or it does not pay; with STREAM_NAMES only
     STREAM_PAGE   u64 offsets, u64 first, u64 time, octets
     STREAM_TAIL   octets as of a page, of what is in none
     STREAM_END
@@ -34,6 +36,7 @@ from queues.stream.stream import Hold, Published, Stream
 from storage.page_store import PageLocation
 
 STREAM, STREAM_NAMES, STREAM_PAGE, STREAM_TAIL, STREAM_END, STREAM_COMPACTED = 16, 17, 18, 19, 20, 21
+STREAM_PACKED = 22
 
 
 def stream_octets(stream: Stream) -> bytes:
@@ -146,6 +149,8 @@ def stream_parts(stream: Stream, names_places: bool) -> list[StreamPart | Stream
         parts.append((STREAM_COMPACTED, log.compacted.octets()))
     if names_places:
         parts.append((STREAM_NAMES, bytes(log.names)))
+        if log.packed:
+            parts.append((STREAM_PACKED, log.packed.to_bytes(8, "big")))
     parts += [StreamPart(stream.queue_id, part) for part in (log.unnamed() if names_places else log.parts())]
     tail = log.tail()
     if tail:
@@ -213,6 +218,8 @@ class StreamReader:
         log = self.stream.log
         if kind == STREAM_NAMES:
             log.restore_names(reader.rest())
+        elif kind == STREAM_PACKED:
+            log.packed = reader.u64()
         elif kind == STREAM_COMPACTED:
             log.compacted.read(reader)
         elif kind == STREAM_PAGE:

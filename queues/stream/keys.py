@@ -97,6 +97,8 @@ def _header_of(octets: bytes, at: int, name: bytes) -> bytes:
     place += 4
     while place < end:
         value = place + 1 + octets[place]
+        if value >= end:
+            return b""  # a table that is not one: nobody has looked into it before
         field, kind = octets[place + 1 : value], octets[value]
         size = _SIZES.get(kind)
         if size is None:
@@ -104,6 +106,8 @@ def _header_of(octets: bytes, at: int, name: bytes) -> bytes:
                 return b""  # of a kind that nobody knows: what follows cannot be found
             size = 4 + int.from_bytes(octets[value + 1 : value + 5], "big")
         place = value + 1 + size
+        if place > end:
+            return b""
         if field == name:
             return octets[value + 5 : place] if kind in _STRINGS else octets[value:place]
     return b""

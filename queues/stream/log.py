@@ -37,8 +37,9 @@ from storage.page_store import PageLocation
 
 _HEAD = struct.Struct(">QQL")
 HEAD_BYTES = _HEAD.size
-#: Of a page in a checkpoint: offsets, first offset, time; segment, offset and length of its place.
-_NAME = struct.Struct(">QQQLQL")
+#: Of a page in a checkpoint: offsets, first offset, time; segment, offset and length of its place; its octets, which
+#: are more than that where it is packed.
+_NAME = struct.Struct(">QQQLQLL")
 #: A tail of a smaller part of a page than this is none for a checkpoint, nor where memory is short.
 _LEAST_PART = 16
 #: So many pages of a stream stay in RAM.
@@ -68,19 +69,34 @@ class Stored(NamedTuple):
 
 class Part:
     """A page and what readers find it by. time: of its first chunk. chunks: of a warm page, once somebody has read
-    it. is_placed: an entry of the log may name its place."""
+    it. is_placed: an entry of the log may name its place. before: octets of all pages before it, from some beginning
+    that is the same for all pages of a log. taken: its own octets, however few its place has."""
 
-    __slots__ = ("chunks", "is_placed", "page", "time")
+    __slots__ = ("before", "chunks", "is_placed", "page", "taken", "time")
 
     def __init__(self, time: int, page: Page, is_placed: bool = False) -> None:
+        self.before = 0
+        self.taken = _size_of(page)
         self.time = time
         self.page = page
         self.is_placed = is_placed
         self.chunks: list[Stored] | None = None
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether its place has it compressed (packing.py)."""
+        location = self.page.location
+        return location is not None and location.length != self.taken
+
+    def name(self) -> bytes:
+        """What a checkpoint has of it, once it has a place."""
+        page = self.page
+        return _NAME.pack(page.count, page.first, self.time, *page.location, self.taken)
+
 
 class StreamLog:
-    """queue_id: the stream's, under which its pages lie on the disk. octets: of all its pages, heads included.
+    """queue_id: the stream's, under which its pages lie on the disk. octets: of all its pages, heads included, as they
+    are stored. packed: every page before this offset is packed, or it does not pay.
     names: what a checkpoint has of its pages, encoded once. named_bytes: of these pages. compacted: what compaction has
     done to them."""
 
@@ -92,6 +108,7 @@ class StreamLog:
         self.names = bytearray()
         self.named_bytes = 0
         self.compacted = Compacted()
+        self.packed = 0
         self._pager = pager
         self._parts: list[Part] = []
         self._warm: dict[Part, None] = {}
@@ -142,6 +159,9 @@ class StreamLog:
 
     def _add(self, part: Part) -> None:
         """There is one page more, in RAM or on the disk."""
+        if self._parts:
+            last = self._parts[-1]
+            part.before = last.before + last.taken
         self._parts.append(part)
         if part.page.data is not None:
             self._pager.store(self.queue_id, part.page)
@@ -274,9 +294,12 @@ class StreamLog:
     def _fetch_ahead(self, place: int) -> None:
         """The pages from this one on are wanted soon."""
         store = self._pager.page_store
-        following = [part.page for part in self._parts[place : place + _AHEAD]]
-        wanted = [page.location for page in following if page.data is None]
-        store.read_ahead(self.queue_id, [each for each in wanted if not store.is_coming(self.queue_id, each)])
+        following = [part for part in self._parts[place : place + _AHEAD] if part.page.data is None]
+        wanted = [part for part in following if not store.is_coming(self.queue_id, part.page.location)]
+        store.read_ahead(self.queue_id, [part.page.location for part in wanted if not part.is_packed])
+        packed = [(part.page.location, part.taken) for part in wanted if part.is_packed]
+        if packed:
+            store.read_pages_ahead(self.queue_id, packed)
 
     def coming(self, offset: int) -> Pending | None:
         """Before `chunk_at`, for who can wait: the page with this offset is read in the background. None where it is in
@@ -294,7 +317,7 @@ class StreamLog:
         while place < len(self._parts):
             page = self._parts[place].page
             if page.last >= offset:
-                yield page.last + 1, _size_of(page)
+                yield page.last + 1, self._parts[place].taken
             place += 1
         if self._tail and self.next > offset:
             yield self.next, self._tail_bytes
@@ -323,15 +346,44 @@ class StreamLog:
     # -- compaction ----------------------------------------------------------------------------------------------------
 
     def stored_parts(self, below: int) -> list[Part]:
-        """The oldest pages that lie on the disk, as far as they end before this offset."""
-        store = self._pager.page_store
+        """The oldest pages that lie on the disk, as far as they begin before this offset."""
         found: list[Part] = []
         for part in self._parts:
-            location = part.page.location
-            if location is None or part.page.last >= below or store.is_unwritten(self.queue_id, location):
+            if part.page.first >= below or not self._is_stored(part):
                 break
             found.append(part)
         return found
+
+    def _is_stored(self, part: Part) -> bool:
+        location = part.page.location
+        return location is not None and not self._pager.page_store.is_unwritten(self.queue_id, location)
+
+    def is_on_disk(self, offset: int) -> bool:
+        """Whether the page with this offset, or `first` if that is above it, is there and lies on the disk."""
+        place = bisect_right(self._parts, max(offset, self.first), key=_first_of) - 1
+        return place >= 0 and self._parts[place].page.last >= offset and self._is_stored(self._parts[place])
+
+    def octets_from(self, offset: int) -> int:
+        """Of the pages from the one with this offset on, and of the tail. It looks at two pages only."""
+        if offset >= self.next:
+            return 0
+        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
+        if place < len(self._parts) and self._parts[place].page.last < offset:
+            place += 1
+        if place == len(self._parts):
+            return self._tail_bytes
+        last = self._parts[-1]
+        return last.before + last.taken - self._parts[place].before + self._tail_bytes
+
+    @property
+    def unpacked_octets(self) -> int:
+        """Of all its pages, were none of them packed."""
+        return self.octets_from(self.first)
+
+    @property
+    def tail_begin(self) -> int:
+        """The first offset that is in no page yet."""
+        return self._tail[0].first if self._tail else self.next
 
     def replace(self, old: list[Part], new: list[Part]) -> None:
         """The pages `old`, which were the oldest ones, are these from now on: they have a place each and lie on the
@@ -348,7 +400,11 @@ class StreamLog:
             if not page.is_named:
                 page.is_named = True
                 self.named_bytes += page.location.length
-            names += _NAME.pack(page.count, page.first, part.time, *page.location)
+            names += part.name()
+        behind = left[-1].before + left[-1].taken if left else 0
+        for part in reversed(stay):
+            part.before = behind = behind - part.taken
+        self.packed = 0
         for part in left:
             if part not in kept:
                 self._release(part)
@@ -357,6 +413,40 @@ class StreamLog:
                 self._pager.release(self.queue_id, part.page)
         self.names[: len(left) * _NAME.size] = names
         self._parts[: len(left)] = stay
+
+    # -- packing -------------------------------------------------------------------------------------------------------
+
+    def cold_parts(self, most: int) -> list[Part]:
+        """Pages from `packed` on, so many at most, that lie on the disk and are not in RAM."""
+        place = max(bisect_right(self._parts, self.packed, key=_first_of) - 1, 0)
+        found: list[Part] = []
+        for part in self._parts[place : place + most + 1]:
+            if part.page.last < self.packed:
+                continue
+            if len(found) == most or part.page.data is not None or not self._is_stored(part):
+                break
+            found.append(part)
+        return found
+
+    def put_packed(self, part: Part, location: PageLocation) -> bool:
+        """A page has this place from now on, where it lies packed, on the disk. False: the page is not there any
+        more."""
+        place = bisect_right(self._parts, part.page.first, key=_first_of) - 1
+        if place < 0 or self._parts[place] is not part:
+            return False
+        page = Page(None, part.page.count, part.page.first, part.page.last, 0)
+        page.location = location
+        packed = Part(part.time, page)
+        packed.taken, packed.before = part.taken, part.before
+        begin = place * _NAME.size
+        if begin < len(self.names):
+            page.is_named = True
+            self.named_bytes += location.length
+            self.names[begin : begin + _NAME.size] = packed.name()
+        self.octets += location.length
+        self._release(part)
+        self._parts[place] = packed
+        return True
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
@@ -382,7 +472,7 @@ class StreamLog:
         page = part.page
         page.is_named = True
         self.named_bytes += page.location.length
-        self.names += _NAME.pack(page.count, page.first, part.time, *page.location)
+        self.names += part.name()
 
     def parts(self) -> list[Part]:
         """Its pages as of now."""
@@ -401,16 +491,16 @@ class StreamLog:
         if len(names) % _NAME.size:
             raise Malformed(f"the pages of a stream in {len(names)} octets")
         locations = []
-        for records, first, time, *place in _NAME.iter_unpack(names):
+        for records, first, time, *place, taken in _NAME.iter_unpack(names):
             page = Page(None, records, first, first + records - 1, 0)
             page.location = PageLocation(*place)
             locations.append(page.location)
-            part = self.restore_page(time, page)
+            part = self.restore_page(time, page, taken)
             self._name(part)
         self._pager.page_store.adopt(self.queue_id, locations)
 
-    def restore_page(self, time: int, page: Page) -> Part:
-        """The next page of an image. Raises Malformed."""
+    def restore_page(self, time: int, page: Page, taken: int = 0) -> Part:
+        """The next page of an image. taken: its octets, where it is on the disk. Raises Malformed."""
         if not self._parts:
             self.first = page.first
         elif page.first != self.next:
@@ -418,6 +508,7 @@ class StreamLog:
         self.next = page.last + 1
         self.octets += _size_of(page)
         part = Part(time, page)
+        part.taken = taken or part.taken
         self._add(part)
         return part
 

@@ -44,7 +44,8 @@ class CompactionFigures(NamedTuple):
 
 
 class StreamFigures(NamedTuple):
-    """first, next: offsets; equal where it is empty. octets: what it keeps. first_time, last_time: of its oldest and
+    """first, next: offsets; equal where it is empty. octets: what it keeps, as it is stored; unpacked_octets: were
+    nothing of it compressed. first_time, last_time: of its oldest and
     its newest chunk, milliseconds since the epoch, 0 where it is empty. producers: how many are remembered. holds: by
     name. groups: the same. leader: of its log, "" while there is none. shares: by group, of partition 0. compaction: of
     one that is compacted."""
@@ -52,6 +53,7 @@ class StreamFigures(NamedTuple):
     first: int
     next: int
     octets: int
+    unpacked_octets: int
     first_time: int
     last_time: int
     settings: StreamSettings

@@ -129,6 +129,7 @@ _VALUES: dict[str, object] = {
     "x-stream-compact": True,
     "x-stream-key": "message-id",
     "x-stream-tombstone-age": "7D",
+    "x-stream-compression": "zlib",
 }
 #: What quorum queues know besides.
 QUORUM_ARGUMENTS = (

@@ -48,7 +48,7 @@ def stat_command(name: str, is_json: bool, vhost: str | None, url: str) -> None:
         _show_partitions(found)
         return
     say(f"{found['messages']} messages, offsets from {found['first_offset']}, next {found['next_offset']}")
-    say(f"{size(found['stream_bytes'])}, {found['consumers']} consumers at this node")
+    say(f"{_stored(found)}, {found['consumers']} consumers at this node")
     if found.get("first_time"):
         say(f"its messages came within {duration(found['last_time'] - found['first_time'])}")
     if found.get("max_length_bytes") is not None:
@@ -65,6 +65,12 @@ def stat_command(name: str, is_json: bool, vhost: str | None, url: str) -> None:
         say(f"held from offset {hold['offset']} on, for {hold['name']}, {left} more")
 
 
+def _stored(found: JsonObject) -> str:
+    """Its octets; with those that it would have where some of it is compressed, if the node says so."""
+    stored, taken = found["stream_bytes"], found.get("stream_uncompressed_bytes", 0)
+    return f"{size(stored)}, compressed from {size(taken)}" if taken > stored else str(size(stored))
+
+
 def _compacted(found: JsonObject) -> str:
     """How far it is compacted on the node that was asked, and by what."""
     agreed = f"on all nodes below {found['agreed']}"
@@ -75,7 +81,7 @@ def _compacted(found: JsonObject) -> str:
 def _show_partitions(found: JsonObject) -> None:
     """A stream with partitions."""
     say(f"{found['messages']} messages in {len(found['partitions'])} partitions")
-    say(f"{size(found['stream_bytes'])}, {found['consumers']} consumers at this node")
+    say(f"{_stored(found)}, {found['consumers']} consumers at this node")
     for part in found["partitions"]:
         led = f"led by {part['leader']}" if part["leader"] else "without a leader"
         said = f"{part['messages']} messages, offsets from {part['first_offset']}, next {part['next_offset']}"

@@ -151,6 +151,7 @@ class Queues(VhostThings[Queue, Seen]):
             "first_offset": lambda one: _figure(one, "first_offset"),
             "next_offset": lambda one: _figure(one, "next_offset"),
             "stream_bytes": lambda one: _figure(one, "stream_bytes"),
+            "stream_uncompressed_bytes": lambda one: _figure(one, "stream_uncompressed_bytes"),
             "partitions": lambda one: _figure(one, "partitions"),
             "partition_of": lambda one: one.declaration.part_of or None,
             "stream_groups": lambda one: _figure(one, "stream_groups"),

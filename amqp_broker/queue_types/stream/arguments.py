@@ -14,7 +14,7 @@ from amqp_broker.protocol.fields import KIND_NAMES, Table, decode_table, encode_
 from amqp_broker.queue_types.queue_type import Definition, OwnWords
 from queues.arguments import ArgumentError, QueueArguments, WrongArgument
 from queues.stream.keys import HEADER, MESSAGE_ID, ROUTING_KEY, is_key
-from queues.stream.settings import FILTER_BYTES, SEGMENT_BYTES, StreamSettings
+from queues.stream.settings import COMPRESSIONS, FILTER_BYTES, SEGMENT_BYTES, StreamSettings
 from queues.stream.shares import MOST_PARTITIONS
 
 #: RabbitMQ's limits.
@@ -33,8 +33,11 @@ PARTITIONS: Final = "x-stream-partitions"
 COMPACT: Final = "x-stream-compact"
 _KEY: Final = "x-stream-key"
 _TOMBSTONES: Final = "x-stream-tombstone-age"
+_COMPRESSION: Final = "x-stream-compression"
 #: By which declarations are compared, besides what other types have too.
-OWN_ARGUMENTS: Final = (_MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, _LOCATOR, PARTITIONS, COMPACT, _KEY, _TOMBSTONES)
+OWN_ARGUMENTS: Final = (
+    _MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, _LOCATOR, PARTITIONS, COMPACT, _KEY, _TOMBSTONES, _COMPRESSION,
+)  # fmt: skip
 
 _LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
 #: Arguments that other types of queues have.
@@ -205,6 +208,13 @@ def _tombstones(arguments: Mapping[str, object], key: str) -> int:
     return age
 
 
+def _compression(arguments: Mapping[str, object], key: str) -> str:
+    text = _text(arguments, key)
+    if text not in COMPRESSIONS:
+        raise ArgumentError(key, f"'{text}' is none of {' and '.join(COMPRESSIONS)}")
+    return text
+
+
 def _partitions(arguments: Mapping[str, object], key: str) -> int:
     count = _integer(arguments, key)
     if not 0 < count <= MOST_PARTITIONS:
@@ -235,6 +245,7 @@ _READERS: Final[Mapping[str, tuple[str | None, _Check]]] = {
     COMPACT: ("is_compacted", _compact),
     _KEY: ("key", _key),
     _TOMBSTONES: ("tombstone_age", _tombstones),
+    _COMPRESSION: ("compression", _compression),
     _MEMBERS: (None, _members),
     _LOCATOR: (None, _locator),
     PARTITIONS: (None, _partitions),

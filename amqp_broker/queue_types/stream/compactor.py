@@ -8,13 +8,15 @@ Every node does so by itself, one stream at a time.
 Invariants:
 1. A node says only what a checkpoint on its disk has: after a crash it has compacted as much as it has said.
 2. Tombstones go only before what all members have said, voters and learners, by this node's copy of the log.
+3. A look costs the same however many pages a stream has; and a pass begins only if it has something to do: pages that
+   it has not gone over, or a tombstone that may go.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.task import Steps, Task
@@ -37,25 +39,62 @@ log = logging.getLogger("amqp_broker")
 #: While something is under way it is looked at so often, milliseconds; for so long at most after somebody has asked.
 _SOON_MS = 100
 _ASKED_MS = 60_000
+#: After a pass that came to nothing the next one begins no sooner, milliseconds.
+_BACK_OFF_MS = 1000
 #: What was said and is not in the log after this time is said again: the session may have ended.
 _AGAIN_MS = 5000
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+#: What a disk says that is full.
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Waiting(Protocol):
+    """Who has passes over a stream."""
+
+    def look_again(self) -> None:
+        """A pass may begin."""
 
 
 class CompactionRoom:
-    """What all compactors of a node share: one of them at a time has a pass. passes, records: how many there were, and
-    what they have taken, since the node began."""
+    """What all compactors of a node share: one of them at a time has a pass, the others wait in line. passes, records:
+    how many there were, and what they have taken, since the node began."""
 
     def __init__(self, config: Config, timers: Timers, clock: TurnClock, background: Background) -> None:
         self.timers = timers
         self.clock = clock
         self.background = background
         self.every_ms = config.stream_compaction_ms
+        self.pack_every_ms = config.stream_compression_ms
         self.percent = config.stream_compaction_percent
         self.most_keys = config.stream_compaction_keys_bytes // KEY_BYTES
-        self.busy: Compactor | None = None
+        self.busy: Waiting | None = None
+        self.waiting: dict[Waiting, None] = {}
         self.passes = 0
         self.records = 0
+
+    def enter(self, compactor: Waiting) -> bool:
+        """Whether it may begin a pass. If not, it is asked to look again when it may."""
+        if self.busy is not None:
+            self.waiting[compactor] = None
+            return False
+        self.waiting.pop(compactor, None)
+        self.busy = compactor
+        return True
+
+    def forget(self, compactor: Waiting) -> None:
+        """It does not wait any more."""
+        self.waiting.pop(compactor, None)
+
+    def leave(self) -> None:
+        """The pass is over."""
+        self.busy = None
+        self.call_next()
+
+    def call_next(self) -> None:
+        """Whoever has waited longest may look again."""
+        if self.busy is None and self.waiting:
+            following = next(iter(self.waiting))
+            del self.waiting[following]
+            following.look_again()
 
 
 class Compactor:
@@ -66,6 +105,7 @@ class Compactor:
         self._room = room
         self._group = queue.group
         self._machine = queue.group.machine
+        self._node = queue.group.stream.origin
         self._clock = room.clock
         self._timers = room.timers
         self._task: Task | None = None
@@ -73,23 +113,37 @@ class Compactor:
         self._said = self._said_at = 0
         self._checkpointed = 0
         self._is_nudged = False
-        self._is_damaged = False
-        self._asked_until = 0
-        self._wait(room.every_ms)
+        self._is_full = False
+        self._damaged: Stream | None = None
+        self._asked_for = self._asked_until = self._not_before = 0
+        # Not all streams of a node at the same time.
+        self._wait(room.every_ms + queue.queue_id % room.every_ms)
 
     def end(self) -> None:
         """The stream is no more. A pass that is under way finds out."""
         if self._timer is not None:
             self._timer.cancel()
+        self._room.forget(self)
+
+    def look_again(self) -> None:
+        """A pass may begin."""
+        self._wait(0)
 
     def grown(self) -> None:
         """Something has happened in the stream."""
         stream = self._queue.stream()
         if stream is not None:
             compacted = stream.log.compacted
-            if (compacted.wanted and not self._asked_until) or not compacted.is_enough:
+            self._keep_to_what_was_said(stream, compacted)
+            is_new = compacted.wanted and compacted.wanted != self._asked_for
+            if is_new or not (compacted.is_enough or self._asked_until):
+                self._asked_for = compacted.wanted
                 self._asked_until = self._clock.now + _ASKED_MS
                 self._wait(0)
+
+    def _keep_to_what_was_said(self, stream: Stream, compacted: Compacted) -> None:
+        """What this node has said before it lost its folder may come with the log, behind an install."""
+        compacted.said_before(min(stream.claims.get(self._node, 0), stream.next))
 
     def figures(self, stream: Stream) -> CompactionFigures:
         """See CompactionFigures."""
@@ -115,33 +169,41 @@ class Compactor:
         is_under_way = False
         if stream is not None:
             compacted = stream.log.compacted
+            self._keep_to_what_was_said(stream, compacted)
             is_under_way = self._tell(stream, compacted)
-            if self._task is not None or self._is_damaged:
+            if self._task is not None or self._damaged is stream or now < self._not_before:
                 pass
             elif self._is_worth_it(stream, compacted):
-                is_under_way = True
-                if room.busy is None:
-                    self._begin(stream, compacted)
+                if room.enter(self):
+                    self._begin(stream)
             elif compacted.wanted and self._agreed(stream) >= compacted.wanted:
-                compacted.wanted = 0
+                compacted.wanted = self._asked_for = 0
             if not compacted.wanted and compacted.is_enough:
                 self._asked_until = 0
         is_soon = is_under_way or now < self._asked_until
         self._wait(_SOON_MS if is_soon else room.every_ms)
+        room.call_next()
 
     def _is_worth_it(self, stream: Stream, compacted: Compacted) -> bool:
-        if not compacted.is_enough or min(compacted.wanted, self._limit(stream)) > compacted.below:
-            return True
+        log, limit = stream.log, self._limit(stream)
+        asked = min(max(compacted.wanted, compacted.needed), limit)
+        if asked > compacted.below:
+            if log.first > compacted.below:  # retention has taken what was to be done
+                compacted.passed_by_retention(min(log.first, asked))
+            if log.tail_begin < asked:
+                log.seal()
+            return asked > compacted.below and log.is_on_disk(compacted.below)
         clock, age = self._machine.clock, stream.settings.tombstone_age
         old_enough = compacted.time + (age if compacted.wanted else 2 * age) <= clock
-        if compacted.tombstones and old_enough and compacted.first < self._agreed(stream):
+        # The last one stays in any case, so that it is no reason.
+        most = min(self._agreed(stream), compacted.below - 1)
+        if compacted.tombstones and old_enough and compacted.first < most and limit >= compacted.below:
             return True
-        return self._dirty_percent(stream) >= self._room.percent and self._may_go_on(stream, compacted)
-
-    def _may_go_on(self, stream: Stream, compacted: Compacted) -> bool:
-        """Whether there is a page more that may be compacted."""
-        parts = stream.log.stored_parts(self._limit(stream))
-        return bool(parts) and parts[-1].page.last >= compacted.below
+        if limit <= compacted.below or not log.is_on_disk(compacted.below):
+            return False
+        new = log.octets_from(compacted.below)
+        reachable = max(new - log.octets_from(limit), 0)
+        return 100 * reachable >= self._room.percent * (log.unpacked_octets - new + reachable) > 0
 
     def _limit(self, stream: Stream) -> int:
         """What is held stays as it is; but not what this member has to compact before it serves anybody."""
@@ -153,23 +215,18 @@ class Compactor:
         return min([stream.claims.get(name, 0) for name in (*raft.members, *raft.learners)], default=0)
 
     def _dirty_percent(self, stream: Stream) -> int:
-        octets = stream.log.octets
-        below = stream.log.compacted.below
-        new = sum([size for _, size in stream.log.page_ends(below)]) if below < stream.next else 0
-        return 100 * new // octets if octets else 0
+        octets = stream.log.unpacked_octets
+        return 100 * stream.log.octets_from(stream.log.compacted.below) // octets if octets else 0
 
     # -- doing ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, stream: Stream, compacted: Compacted) -> None:
-        if compacted.wanted > compacted.below or not compacted.is_enough:
-            stream.log.seal()
+    def _begin(self, stream: Stream) -> None:
         rules = Rules(
             self._limit(stream), self._room.most_keys, self._agreed(stream),
             self._machine.clock - stream.settings.tombstone_age,
         )  # fmt: skip
-        self._room.busy = self
-        self._task = Task(self._room.background, self._steps(stream, rules))
-        self._task.when_done(lambda result: self._ended(stream, result))
+        self._task = task = Task(self._room.background, self._steps(stream, rules))
+        task.when_done(lambda result: self._ended(stream, task.error, result))
 
     def _steps(self, stream: Stream, rules: Rules) -> Steps:
         queue, room = self._queue, self._room
@@ -186,19 +243,27 @@ class Compactor:
         except Overtaken:
             return None
         except CorruptRecord as error:
-            self._is_damaged = True
+            self._damaged = stream
             log.error("queue '%s' is not compacted here any more, a page of it cannot be read: %s: have the node take "
                       "everything from the others (amqp-broker cluster rejoin)", queue.name, error)  # fmt: skip
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise
-            log.warning("queue '%s' is not compacted now, the disk is full: %s", queue.name, error)
+            if not self._is_full:
+                self._is_full = True
+                log.warning("queue '%s' is not compacted now, the disk is full: %s: make room", queue.name, error)
         return None
 
-    def _ended(self, stream: Stream, outcome: Outcome | None) -> None:
-        self._room.busy = None
+    def _ended(self, stream: Stream, error: Exception | None, outcome: Outcome | None) -> None:
         self._task = None
+        if error is not None:
+            self._damaged = stream
+            log.error("queue '%s' is not compacted here any more, as a pass over it has ended with '%s: %s': it can be "
+                      "read, and it grows; report it", self._queue.name, type(error).__name__, error)  # fmt: skip
+        is_in_vain = outcome is None and self._queue.stream() is stream
+        self._not_before = self._clock.now + _BACK_OFF_MS if is_in_vain else 0
         if outcome is not None:
+            self._is_full = False
             self._room.passes += 1
             self._room.records += outcome.records
             log.debug("queue '%s': compacted below offset %d, %d messages of %d octets are gone",
@@ -206,6 +271,7 @@ class Compactor:
         if not self._queue.is_deleted:
             self._wait(_SOON_MS)
             self._queue.wake_readers()
+        self._room.leave()
 
     # -- saying --------------------------------------------------------------------------------------------------------
 
@@ -213,7 +279,7 @@ class Compactor:
         """See to it that a checkpoint has what was done, and that all hear of it then. Returns whether that is under
         way."""
         group = self._group
-        claimed = stream.claims.get(group.stream.origin, 0)
+        claimed = stream.claims.get(self._node, 0)
         now = self._clock.now
         is_new = compacted.synced > self._said or now - self._said_at >= _AGAIN_MS
         if compacted.synced > claimed and is_new:

@@ -45,8 +45,8 @@ class StreamOperations:
             assert newest is not None  # there is an oldest one
             first_time, last_time = oldest.time, newest.time
         return StreamFigures(
-            stream.first, stream.next, log.octets, first_time, last_time, stream.settings, len(stream.producers),
-            stream.holds,
+            stream.first, stream.next, log.octets, log.unpacked_octets, first_time, last_time, stream.settings,
+            len(stream.producers), stream.holds,
             {
                 name: GroupFigures(group.position, group.reader.node if group.reader else "", len(group.members))
                 for name, group in stream.groups

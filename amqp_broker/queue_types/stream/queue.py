@@ -26,6 +26,7 @@ from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery, GroupReader, GroupSettings
 from amqp_broker.queue_types.stream.log_queue import LogQueue
 from amqp_broker.queue_types.stream.operations import StreamOperations
+from amqp_broker.queue_types.stream.packer import Packer
 from amqp_broker.queue_types.stream.peeking import peek_stream
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
 from amqp_broker.queue_types.stream.wish import Wish
@@ -35,7 +36,7 @@ from queues.peeking import PeekSteps, PeekWish
 from queues.queue import Done
 from queues.quorum.effects import Refusal
 from queues.stream.commands import OpenStream, Trim
-from queues.stream.settings import StreamSettings
+from queues.stream.settings import COMPRESSIONS, StreamSettings
 from queues.stream.stream import Stream
 from queues.sums import QueueSums
 from storage.errors import CorruptRecord
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.receipts import Receipt
-    from amqp_broker.queue_types.stream.compactor import Compactor
+    from amqp_broker.queue_types.stream.compactor import CompactionRoom, Compactor
     from queues.consumer import Consumer
 
 log = logging.getLogger("amqp_broker")
@@ -87,6 +88,8 @@ class StreamQueue(LogQueue):
         self._seeking: list[StreamReader] = []
         self._is_serving = False
         self.compactor: Compactor | None = None
+        self._packer: Packer | None = None
+        self._packing_room: CompactionRoom | None = None
 
     # -- its log -------------------------------------------------------------------------------------------------------
 
@@ -98,6 +101,7 @@ class StreamQueue(LogQueue):
                 self.writer.resize_filter(settings.filter_bytes)
             self.wanted = settings
             self.settings = as_queue_arguments(settings)
+            self._see_to_packing()
             self.group.settings_changed(self)
 
     def open_command(self) -> OpenStream:
@@ -241,6 +245,20 @@ class StreamQueue(LogQueue):
         self.compactor = compactor
         self.group.tell_growth(self.queue_id, self._grown)
 
+    def pack_in(self, room: CompactionRoom) -> None:
+        """Its pages are compressed there, if and as long as its settings say so."""
+        self._packing_room = room
+        self._see_to_packing()
+
+    def _see_to_packing(self) -> None:
+        room, packer = self._packing_room, self._packer
+        if self.wanted.compression == COMPRESSIONS[0]:
+            self._packer = None
+            if packer is not None:
+                packer.end()
+        elif packer is None and room is not None:
+            self._packer = Packer(self, room)
+
     def credit_returned(self, consumer: Consumer) -> None:
         """See Queue."""
         reader = self.consumers.get(consumer)
@@ -335,6 +353,8 @@ class StreamQueue(LogQueue):
         self.is_deleted = True
         if self.compactor is not None:
             self.compactor.end()
+        if self._packer is not None:
+            self._packer.end()
         consumers, self.consumers = self.consumers, {}
         watching, self._watching = self._watching, {}
         self._forget_readers()

@@ -40,7 +40,7 @@ class StreamType(GroupType):
     policy_kind = "streams"
     policy_keys = keys(
         "max-length-bytes", "consumer-timeout", "queue-leader-locator", "max-age", "stream-max-segment-size-bytes",
-        "stream-filter-size-bytes", "stream-tombstone-age", "initial-cluster-size",
+        "stream-filter-size-bytes", "stream-tombstone-age", "stream-compression", "initial-cluster-size",
     )  # fmt: skip
     own_arguments = OWN_ARGUMENTS
     title = "a stream"
@@ -84,11 +84,12 @@ class StreamType(GroupType):
             parts = self._parts.setdefault((declaration.vhost, declaration.name), StreamParts())
             return PartitionedStream(declaration, queue_id, parts, groups, group)
         queue = StreamQueue(declaration, queue_id, group, settings, groups)
+        if self._room is None:
+            host = self._host
+            self._room = CompactionRoom(host.config, host.timers, group.clock, host.background)
         if queue.wanted.key:
-            if self._room is None:
-                host = self._host
-                self._room = CompactionRoom(host.config, host.timers, group.clock, host.background)
             queue.compact_with(Compactor(queue, self._room))
+        queue.pack_in(self._room)
         group.add_queue(queue)
         if declaration.part_of:
             self._parts.setdefault((declaration.vhost, declaration.part_of), StreamParts()).add(queue)
@@ -126,14 +127,20 @@ class StreamType(GroupType):
         """See QueueType."""
         if isinstance(queue, PartitionedStream):
             octets = [stream.log.octets for part in queue.partitions() if (stream := part.stream()) is not None]
-            return {"partitions": len(queue.parts), "stream_bytes": sum(octets)}
+            taken = [stream.log.unpacked_octets for part in queue.partitions() if (stream := part.stream()) is not None]
+            return {
+                "partitions": len(queue.parts), "stream_bytes": sum(octets), "stream_uncompressed_bytes": sum(taken),
+            }  # fmt: skip
         assert isinstance(queue, StreamQueue)
         stream = queue.stream()
         if stream is None:
-            return {"first_offset": 0, "next_offset": 0, "stream_bytes": 0, "stream_groups": 0}
+            return {
+                "first_offset": 0, "next_offset": 0, "stream_bytes": 0, "stream_uncompressed_bytes": 0,
+                "stream_groups": 0,
+            }  # fmt: skip
         figures: JsonObject = {
             "first_offset": stream.first, "next_offset": stream.next, "stream_bytes": stream.log.octets,
-            "stream_groups": len(stream.groups),
+            "stream_uncompressed_bytes": stream.log.unpacked_octets, "stream_groups": len(stream.groups),
         }  # fmt: skip
         if queue.compactor is not None:
             below, dirty_percent, tombstones, _ = queue.compactor.figures(stream)

@@ -137,7 +137,8 @@ def stream_families(services: Services, chosen: Chosen) -> Iterator[Family]:
     for field, name, text in (
         ("first_offset", "stream_first_offset", "Oldest offset of a stream"),
         ("next_offset", "stream_next_offset", "Offset that the next message of a stream gets"),
-        ("stream_bytes", "stream_bytes", "Octets that a stream keeps"),
+        ("stream_bytes", "stream_bytes", "Octets that a stream keeps, as they are stored"),
+        ("stream_uncompressed_bytes", "stream_uncompressed_bytes", "The same, were nothing of it compressed"),
     ):
         family = Family(OWN_PREFIX + name, GAUGE, text)
         for row in streams:
