@@ -14,8 +14,8 @@ from tests.simulation.state import Violation
 
 Rule = Callable[[pytest.MonkeyPatch], None]
 
-#: Of virtual time; jobs that use leases do as much in half of it.
-SECONDS, LEASE_SECONDS = 2.0, 1.0
+#: Of virtual time; jobs that use leases and clients of streams do as much in half of it.
+SECONDS, HALF = 2.0, ("leases", "streams", "compaction")
 #: What is turned off; in which weather; the seed of three nodes.
 CLUSTER_CASES: list[tuple[Rule, str, int]] = [
     (cluster.a_sync_that_is_none, "power", 1),
@@ -49,7 +49,7 @@ MORE_SEEDS = 60
 
 
 def run(weather: str, seed: int) -> None:
-    KINDS[weather](seed, 3).run(LEASE_SECONDS if weather.startswith("leases") else SECONDS)
+    KINDS[weather](seed, 3).run(SECONDS / 2 if weather.startswith(HALF) else SECONDS)
 
 
 def check_noticed(rule: Rule, weather: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

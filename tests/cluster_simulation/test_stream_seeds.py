@@ -60,36 +60,37 @@ def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "seed"),
+    ("rule", "weather", "seed"),
     [
-        (rules.producers_are_forgotten, 1),
-        (rules.an_image_has_no_producers, 1),
-        (rules.an_image_has_another_tail, 1),
-        (rules.pages_are_not_read_again, 1),
-        (rules.nothing_is_too_old, 1),
-        (rules.what_is_newest_goes, 1),
-        (rules.the_own_clock_says_what_is_old, 1),
-        (rules.positions_are_what_was_read, 1),
-        (rules.what_was_given_before_is_not_known, 1),
-        (rules.a_partition_is_given_to_nobody, 1),
-        (rules.places_are_named_before_their_sync, 1),
-        (rules.places_are_not_synced, 1),
-        (rules.places_of_cut_entries_are_given_up_at_once, 1),
-        (rules.places_go_with_their_pages, 1),
-        (rules.positions_are_forgotten_at_a_start, 1),
-        (rules.positions_do_not_follow, 1),
-        (rules.a_stream_does_not_know_what_a_transaction_has_given_it, 1),
-        (rules.nothing_rests, 1),
-        (rules.an_image_has_not_what_rests, 1),
-        (rules.keys_have_no_order, 1),
-        (rules.an_image_has_not_what_came_back, 1),
-        (rules.an_image_has_another_place, 1),
-        (rules.nothing_has_the_value_that_is_wanted, 1),
+        (rules.producers_are_forgotten, "streams", 1),
+        (rules.an_image_has_no_producers, "streams", 1),
+        (rules.an_image_has_another_tail, "streams", 1),
+        (rules.pages_are_not_read_again, "streams", 1),
+        (rules.nothing_is_too_old, "streams", 1),
+        (rules.what_is_newest_goes, "streams", 1),
+        (rules.the_own_clock_says_what_is_old, "streams", 1),
+        (rules.positions_are_what_was_read, "streams", 1),
+        (rules.what_was_given_before_is_not_known, "streams", 1),
+        (rules.a_partition_is_given_to_nobody, "streams", 1),
+        (rules.places_are_named_before_their_sync, "streams-power", 3),
+        (rules.places_are_not_synced, "streams", 1),
+        # Where seldom: it took sixty seeds.
+        pytest.param(rules.places_of_cut_entries_are_given_up_at_once, "streams", 1, marks=pytest.mark.long),
+        (rules.places_go_with_their_pages, "streams-power", 3),
+        (rules.positions_are_forgotten_at_a_start, "streams-power", 1),
+        (rules.positions_do_not_follow, "streams", 1),
+        (rules.a_stream_does_not_know_what_a_transaction_has_given_it, "streams-power", 1),
+        (rules.nothing_rests, "streams", 1),
+        (rules.an_image_has_not_what_rests, "streams-amnesia", 1),
+        (rules.keys_have_no_order, "streams-clock", 2),
+        (rules.an_image_has_not_what_came_back, "streams-leader", 1),
+        (rules.an_image_has_another_place, "streams", 1),
+        (rules.nothing_has_the_value_that_is_wanted, "streams-clock", 1),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_broken_rule_is_noticed(rule: Rule, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_noticed(rule, "streams", seed, monkeypatch)
+def test_a_broken_rule_is_noticed(rule: Rule, weather: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_noticed(rule, weather, seed, monkeypatch)
 
 
 @pytest.mark.long
