@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from itertools import islice
 
 from amqp_broker.audit.audit_log import AuditLog
 from amqp_broker.audit.work import AuditWork
@@ -91,8 +90,6 @@ LAZY_SYNC_MS = 20
 _LAZY_SYNC_MS = LAZY_SYNC_MS
 #: At most so much is paged out in one turn, octets.
 _PAGE_OUT_BYTES = 2 * 1024 * 1024
-#: So many handshakes are looked at for one that does not wait for the broker.
-_EXCUSED = 64
 #: A turn that has nothing for peers.
 _NO_PEERS: list[tuple[str, list[bytes]]] = []
 #: What `Node.end_turn` calls, in this order, those left out that have nothing to do. `part.method` is a phase of a part
@@ -200,8 +197,9 @@ class Node:
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
         self.broker = Broker(config, self.store, self.timers, self.background, self.clock, random_bytes)
         self._projection = Projection(
-            self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
-        )
+            self.broker, self.broker.metadata, self.broker.vhosts, self.broker.declarations,
+            lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name),
+        )  # fmt: skip
         self._replicate(random_bytes, disk)
         self.audit = AuditLog(config, disk, self.clock, self.timers)
         self._file_work = self.audit.waiting
@@ -366,7 +364,7 @@ class Node:
 
     def _channels(self) -> Iterator[Channel]:
         """Those of all connections, with room for some to come and go meanwhile."""
-        for connection in list(self.clients.connections.values()):
+        for connection in self.clients.all():
             yield from list(connection.channels.values())
 
     def _get_ready(self, now: int) -> None:
@@ -417,25 +415,21 @@ class Node:
         clients.add(connection)
         pending = clients.pending_handshakes
         if len(pending) >= self.config.max_pending_handshakes:
-            self._abandon_slowest(f"{len(pending)} handshakes are pending (max_pending_handshakes), its is the slowest")
+            why = f"{len(pending)} handshakes are pending (max_pending_handshakes), its is the slowest"
+            self._abandon(clients.slowest_handshake(), why)
         elif len(clients.connections) > clients.max_transports and pending:
-            self._abandon_slowest("there is no room for more transports, and its handshake is the slowest")
+            why = "there is no room for more transports, and its handshake is the slowest"
+            self._abandon(clients.slowest_handshake(), why)
         pending[number] = connection
         give_up_at = now + self.config.handshake_timeout_ms
         connection.set_timer(self.timers.at(give_up_at, lambda now: self._give_up_handshake(connection)))
         return connection
 
-    def _abandon_slowest(self, why: str) -> None:
-        pending = self.clients.pending_handshakes.values()
-        # The oldest has had the longest chance, unless it is waiting for the broker (to compare its password).
-        slowest = next((each for each in islice(pending, _EXCUSED) if not each.is_parked), None)
-        self._abandon(slowest or next(iter(pending)), why)
-
     def _give_up_handshake(self, connection: Connection) -> None:
         self._abandon(connection, "its handshake took too long (handshake_timeout)")
 
     def _abandon(self, connection: Connection, why: str) -> None:
-        self.clients.pending_handshakes.pop(connection.number, None)
+        self.clients.end_handshake(connection)
         if connection.state < CLOSING:
             self.control.log_end(connection, why, logging.WARNING)
             self.control.release(connection)
@@ -547,7 +541,7 @@ class Node:
     def shut_down(self, now: int) -> None:
         """Close every connection with 320 (RabbitMQ's text)."""
         self.set_time(now)
-        for connection in list(self.clients.connections.values()):
+        for connection in self.clients.all():
             if connection.state == ENDING:
                 self.control.drop(connection)
                 continue

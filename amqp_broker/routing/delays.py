@@ -58,7 +58,7 @@ class DelayedMessages:
         self.is_deleted = False
         self.last_segment = 0
         self.settled: list[int] = []
-        self._host = host
+        self._background = host.background
         self._timers = host.timers
         self._pager = host.store.pager
         self._store = host.store
@@ -112,7 +112,7 @@ class DelayedMessages:
         self._timer = None
         if not self._is_releasing:
             self._is_releasing = True
-            self._host.background.add(self._release_some)
+            self._background.add(self._release_some)
 
     def _release_some(self, now: int) -> bool:
         """One slice: route what is due, in the order in which it is due."""

@@ -369,7 +369,7 @@ class Run:
         clients = node.clients
         while clients.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        for connection in list(clients.connections.values()):
+        for connection in clients.all():
             if connection.transport is not None:
                 connection.transport.abort()
         await asyncio.sleep(0)

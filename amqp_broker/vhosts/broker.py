@@ -112,7 +112,9 @@ class Broker:
         self.vhost_names: SortedKeys[str] = SortedKeys()
         self.reply_consumers = ReplyConsumers(random_bytes)
         self.discards = Discards(timers)
-        self.dead_letters = DeadLetters(self)
+        self.dead_letters = DeadLetters(
+            self.vhosts, self.discards, clock, config.max_death_history_bytes, lambda: self.replication.is_alone
+        )
         self.queue_count = 0
         self._next_transient_id = TRANSIENT_IDS
         self.unroutable = self.returned = 0

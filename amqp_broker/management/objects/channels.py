@@ -87,7 +87,7 @@ class Channels(Kind[Channel, Channel]):
     def walk(self, after: Cursor | None, is_shown: Callable[[Connection], bool]) -> Things[Channel]:
         """Those of connections that somebody wants."""
         if after is not None:
-            one = self.clients.connections.get(after[0])
+            one = self.clients.find(after[0])
             if one is not None and is_shown(one):
                 yield from self._of(one, after[1])
         for found in self._connections.walk(after, is_shown):
