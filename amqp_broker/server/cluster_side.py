@@ -192,7 +192,7 @@ class ClusterSide:
         replication = self._replication
         await self._wait_while(
             lambda: (replication.is_alone or bool(replication.connected()))
-            and any(group.backlog_bytes() or group.settling for group in self._groups.all.values())
+            and any(group.backlog_bytes() or group.settling for group in self._groups)
         )
 
     async def _wait_while(self, condition: Callable[[], bool]) -> None:
