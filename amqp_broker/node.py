@@ -244,12 +244,12 @@ class Node:
     def _serve_clients(self, handshake: Handshake, random_bytes: Callable[[int], bytes]) -> None:
         """What handles their methods."""
         config, pager = self.config, self._pager
-        self.publisher = Publisher(self.broker, self.system)
+        self.publisher = Publisher(self.broker, self.background, self.system)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
         self.confirming = Confirming(self._journal)
         self._dead_letters = self.broker.dead_letters
         self.services = ChannelServices(
-            self.clock, self.timers, self.background, self.store, self.broker.metadata, self.broker.declarations,
+            self.clock, self.timers, self.background, self.store, pager, self.broker.metadata, self.broker.declarations,
             self.publisher, self.broker.reply_consumers, self._dead_letters, self.assemblies, self.confirming,
             self.answers, self.pauses, self.turn_share, random_bytes, self.broker.propose, self.replication.settling,
             self.audit,

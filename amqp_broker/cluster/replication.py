@@ -141,7 +141,7 @@ class Replication:
         self._frame_came_at = 0.0  # the first that has brought something which is not on the disk
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.machine = MetadataMachine(metadata, self)
-        self.stream: MetadataStream = None  # type: ignore[assignment]  # `open` sets it
+        self.stream = MetadataStream(config.node_name)
         self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
         self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
@@ -223,7 +223,7 @@ class Replication:
         self._take_level(self.level)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, self.metadata_group.entries)
-        self.stream = MetadataStream(self.own_node, self._session_above(known))
+        self.stream.open(self.own_node, self._session_above(known))
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._store.count_elsewhere(self.host.live_bytes)
         self._begin(None)
@@ -408,7 +408,7 @@ class Replication:
 
     def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
         """See Listener."""
-        if self.stream is None:
+        if not self.stream.is_open:
             return
         if origin == self.own_node and session > self.stream.session:
             self.stream.reopen(self._session_above(session))  # of an earlier run, when the clock was ahead
@@ -429,7 +429,7 @@ class Replication:
     def replaced(self, index: int) -> None:
         """See Listener."""
         self._projection.replaced()
-        if self.stream is None:
+        if not self.stream.is_open:
             return
         self.read_index = index
         self._take_level(self.level)
@@ -444,8 +444,7 @@ class Replication:
     def leads(self, is_leader: bool, leader: str | None) -> None:
         """See Listener."""
         self._leader = leader
-        if self.stream is not None:
-            self.stream.resend()
+        self.stream.resend()
 
     def _on_metadata_commands(self, name: str, payload: bytes, now: int) -> None:
         if self.metadata_group.is_leader:

@@ -203,7 +203,7 @@ class Leases:
     def _read_stream(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
         fields = Fields.of_json(verb, body)
         name = fields.text("stream")
-        may_write = verb == PRODUCER and channel.connection.session.allows(Action.WRITE, name)
+        may_write = verb == PRODUCER and channel.session.allows(Action.WRITE, name)
         queue = self._find_queue(channel, name, needs_read=not may_write)
         queue.mark_used(self.now)
         self._stream_reads.request(channel.connection, queue, fields, answer)

@@ -124,7 +124,7 @@ class NodeVerbs:
             "python": sys.version.split()[0],
             "listeners": self._listeners(),
             "mem_limit": config.memory_budget_bytes,
-            "mem_used": counts.store.pager.used,
+            "mem_used": self._pager.used,
             "mem_alarm": "memory" in resources,
             "disk_free_limit": config.disk_free_limit_bytes,
             "disk_free_alarm": "disk" in resources,

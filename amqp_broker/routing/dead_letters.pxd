@@ -9,6 +9,7 @@ from queues.message cimport Entry, Message
 cdef class LetterRoute:
     cdef public object queue
     cdef public VHost vhost
+    cdef public object router
     cdef public object settings
     cdef public long long generation
     cdef public bytes exchange

@@ -50,6 +50,7 @@ class LetterRoute:
     def __init__(self, queue: Queue, vhost: VHost, exchange: str, published: list[int]) -> None:
         self.queue = queue
         self.vhost = vhost
+        self.router = vhost.router
         self.settings = queue.settings
         self.generation = vhost.generation
         self.exchange = short_string(exchange)
@@ -72,7 +73,7 @@ class LetterRoute:
         """The queues of a letter, which is plain; none where there is no exchange any more."""
         address = letter.address
         try:
-            found = self.vhost.router.route(address.exchange, [address.routing_key], None)
+            found = self.router.route(address.exchange, [address.routing_key], None)
         except UnknownExchange:
             return []
         queues = [self.vhost.queues[name] for name in found.queues if name in self.vhost.queues]

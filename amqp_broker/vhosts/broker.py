@@ -151,6 +151,10 @@ class Broker:
         """The queues of other nodes, and what is leased of its own. Before `start`."""
         self.remote_queues, self.apps, self.lease_expiry = homes, apps, lease_expiry
 
+    def has(self, vhost: VHost) -> bool:
+        """Whether a virtual host is there still, and not another one of its name."""
+        return self.vhosts.get(vhost.name) is vhost
+
     def record_unroutable(self, vhost: str, raw: bytes, user: str, peer: object, is_returned: bool) -> None:
         """A message went to no queue (UnroutableRing.add). is_returned: its publisher is told."""
         self.unroutable += 1
