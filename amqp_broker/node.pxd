@@ -33,6 +33,8 @@ cdef class Node:
     cdef object _jobs
     cdef public MessageStore store
     cdef Journal _journal
+    cdef object _raft
+    cdef object _reply_consumers
     cdef Pager _pager
     cdef public object broker
     cdef public object system

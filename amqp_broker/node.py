@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from itertools import islice
 
 from amqp_broker.audit.audit_log import AuditLog
 from amqp_broker.audit.work import AuditWork
@@ -76,6 +75,7 @@ from queues.pager import Pager, share_budget, take_named
 from queues.store import LAZY_BYTES, MessageStore
 from queues.timers import Timers
 from raft.host import RaftHost
+from raft.outbox import Outbox
 from storage.disk import Disk
 from storage.folder_format import raise_format
 from storage.journal import Journal
@@ -91,8 +91,6 @@ LAZY_SYNC_MS = 20
 _LAZY_SYNC_MS = LAZY_SYNC_MS
 #: At most so much is paged out in one turn, octets.
 _PAGE_OUT_BYTES = 2 * 1024 * 1024
-#: So many handshakes are looked at for one that does not wait for the broker.
-_EXCUSED = 64
 #: A turn that has nothing for peers.
 _NO_PEERS: list[tuple[str, list[bytes]]] = []
 #: What `Node.end_turn` calls, in this order, those left out that have nothing to do. `part.method` is a phase of a part
@@ -198,10 +196,11 @@ class Node:
         self._journal = journal
         self._pager = pager
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
-        self.broker = Broker(config, self.store, self.timers, self.background, self.clock, random_bytes)
+        self.broker = Broker(config, journal, self.store, self.timers, self.background, self.clock, random_bytes)
         self._projection = Projection(
-            self.broker, lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name)
-        )
+            self.broker, self.broker.metadata, self.broker.vhosts, self.broker.declarations,
+            lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name),
+        )  # fmt: skip
         self._replicate(random_bytes, disk)
         self.audit = AuditLog(config, disk, self.clock, self.timers)
         self._file_work = self.audit.waiting
@@ -210,8 +209,8 @@ class Node:
             self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
             self.background, self.clock, journal, lambda: self.alarms.is_on,
         )  # fmt: skip
-        replies = self.broker.reply_consumers
-        self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, replies.receive)
+        self._reply_consumers = self.broker.reply_consumers
+        self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, self._reply_consumers.receive)
         self._home_links = self.remote_queues.links
         self._home_sessions = self.remote_queues.sessions
         self.hashing = self.broker.hashing
@@ -225,9 +224,6 @@ class Node:
         self._resting = self.turn_share.resting
         # What comes from clients, and what is for them.
         self._serve_leases()
-        self._paging_out = PagingOut(
-            pager, self.broker.vhosts, self.groups.all, self.leases.apps.holders
-        )
         handshake = Handshake(
             config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
             self.timers, self.clock, ServiceAccount(service_token), self.audit, lambda: self.facts.is_drained,
@@ -248,12 +244,12 @@ class Node:
     def _serve_clients(self, handshake: Handshake, random_bytes: Callable[[int], bytes]) -> None:
         """What handles their methods."""
         config, pager = self.config, self._pager
-        self.publisher = Publisher(self.broker, self.system)
+        self.publisher = Publisher(self.broker, self.background, self.system)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
         self.confirming = Confirming(self._journal)
         self._dead_letters = self.broker.dead_letters
         self.services = ChannelServices(
-            self.clock, self.timers, self.background, self.store, self.broker.metadata, self.broker.declarations,
+            self.clock, self.timers, self.background, self.store, pager, self.broker.metadata, self.broker.declarations,
             self.publisher, self.broker.reply_consumers, self._dead_letters, self.assemblies, self.confirming,
             self.answers, self.pauses, self.turn_share, random_bytes, self.broker.propose, self.replication.settling,
             self.audit,
@@ -266,11 +262,13 @@ class Node:
     def _replicate(self, random_bytes: Callable[[int], bytes], disk: Disk) -> None:
         """What it agrees on with other nodes, and keeps as they do."""
         config, broker = self.config, self.broker
-        self.tenants = Tenants()
-        self._frames = self.tenants.outbox.frames
+        outbox = Outbox()
+        self.tenants = Tenants(outbox)
+        self._frames = outbox.frames
         port = JournalPort(self.store)
         settings = config.raft_settings(config.memory_budget_bytes)
-        host = RaftHost(config.node_name, port, settings, RandomSource(random_bytes), self.tenants.outbox)
+        host = RaftHost(config.node_name, port, settings, RandomSource(random_bytes), outbox)
+        self._raft = host
         self.tenants.register_raft(host.receive_peer)
         self.transfers = Transfers(host, self.tenants)
         self.groups = QuorumGroups(
@@ -278,11 +276,11 @@ class Node:
             lambda: self.replication.is_ready, lambda: self.replication.is_alone,
         )  # fmt: skip
         self.replication = Replication(
-            config, host, port, self.groups, self.tenants, self.store, broker.metadata, self._projection,
+            config, host, port, self.groups, self.tenants, outbox, self.store, broker.metadata, self._projection,
             broker.populate, self.timers, self.clock, random_bytes,
             lambda level: raise_format(disk, FOLDER_FORMATS[level]),
         )  # fmt: skip
-        broker.join(self.replication, self.groups)
+        broker.join(host, self.replication, self.groups)
         self.acquaintances = self.replication.acquaintances
         self.acquaintances.listen(self._admitted, self._dismissed, self._farewell)
         self._links = self.acquaintances.links
@@ -308,15 +306,18 @@ class Node:
         replies = Replies(self._pager.addresses, broker.reply_consumers, self.clock, self.pauses.pause_replies)
         self.leases = Leases(
             broker,
+            self._journal,
             self.tenants,
             replies,
-            self.remote_queues.home.find,
+            self.remote_queues.home,
             lambda channel, raw: self.publisher.find_route(channel, raw),
             self._begin_leases,
             lambda: bool(self.alarms.is_on),
             lambda: self.is_ready,
         )
-        broker.serve(self.remote_queues, self.leases.apps, self.leases.expiry)
+        apps = self.leases.apps
+        broker.serve(self.remote_queues, apps, self.leases.expiry)
+        self._paging_out = PagingOut(self._pager, broker.vhosts, self.groups.all, apps.holders)
 
     def _begin_leases(self) -> None:
         self.serves_leases = True
@@ -344,7 +345,7 @@ class Node:
         self.audit.open()
         self._kept_totals.open()
         self.replication.open(now)
-        self.broker.reply_consumers.open(self.replication.own_node, self._send_reply, self.replication.connected)
+        self._reply_consumers.open(self.replication.own_node, self._send_reply, self.replication.connected)
         self._synced_position = self._journal.position
         self.leases.synced(self._synced_position)
         self.run_alone(lambda: self.is_ready or not self.replication.is_alone, now)
@@ -366,7 +367,7 @@ class Node:
 
     def _channels(self) -> Iterator[Channel]:
         """Those of all connections, with room for some to come and go meanwhile."""
-        for connection in list(self.clients.connections.values()):
+        for connection in self.clients.all():
             yield from list(connection.channels.values())
 
     def _get_ready(self, now: int) -> None:
@@ -391,7 +392,7 @@ class Node:
     @property
     def identity(self) -> bytes:
         """By which the others tell it from a node of the same name that began anew."""
-        return self.replication.memory.identity
+        return self.replication.identity
 
     def members(self) -> list[str]:
         """The nodes of its cluster, itself among them."""
@@ -399,7 +400,7 @@ class Node:
 
     def go_on_alone(self) -> None:
         """Before `recover`: the others of its cluster are no more, and what it has counts as decided."""
-        self.replication.host.go_on_alone()
+        self._raft.go_on_alone()
 
     def take_page_checks(self) -> list[PageCheck]:
         """The stored pages that `recover` has not read. Once each."""
@@ -417,25 +418,21 @@ class Node:
         clients.add(connection)
         pending = clients.pending_handshakes
         if len(pending) >= self.config.max_pending_handshakes:
-            self._abandon_slowest(f"{len(pending)} handshakes are pending (max_pending_handshakes), its is the slowest")
+            why = f"{len(pending)} handshakes are pending (max_pending_handshakes), its is the slowest"
+            self._abandon(clients.slowest_handshake(), why)
         elif len(clients.connections) > clients.max_transports and pending:
-            self._abandon_slowest("there is no room for more transports, and its handshake is the slowest")
+            why = "there is no room for more transports, and its handshake is the slowest"
+            self._abandon(clients.slowest_handshake(), why)
         pending[number] = connection
         give_up_at = now + self.config.handshake_timeout_ms
         connection.set_timer(self.timers.at(give_up_at, lambda now: self._give_up_handshake(connection)))
         return connection
 
-    def _abandon_slowest(self, why: str) -> None:
-        pending = self.clients.pending_handshakes.values()
-        # The oldest has had the longest chance, unless it is waiting for the broker (to compare its password).
-        slowest = next((each for each in islice(pending, _EXCUSED) if not each.is_parked), None)
-        self._abandon(slowest or next(iter(pending)), why)
-
     def _give_up_handshake(self, connection: Connection) -> None:
         self._abandon(connection, "its handshake took too long (handshake_timeout)")
 
     def _abandon(self, connection: Connection, why: str) -> None:
-        self.clients.pending_handshakes.pop(connection.number, None)
+        self.clients.end_handshake(connection)
         if connection.state < CLOSING:
             self.control.log_end(connection, why, logging.WARNING)
             self.control.release(connection)
@@ -521,7 +518,7 @@ class Node:
         self.tenants.link_down(name)
         self.replication.peer_disconnected(name, now)
         self.remote_queues.peer_disconnected(name, now)
-        self.broker.reply_consumers.peer_disconnected(name, now)
+        self._reply_consumers.peer_disconnected(name, now)
         self.leases.peer_disconnected(name)
 
     def peer_disconnected(self, name: str, now: int) -> None:
@@ -547,7 +544,7 @@ class Node:
     def shut_down(self, now: int) -> None:
         """Close every connection with 320 (RabbitMQ's text)."""
         self.set_time(now)
-        for connection in list(self.clients.connections.values()):
+        for connection in self.clients.all():
             if connection.state == ENDING:
                 self.control.drop(connection)
                 continue

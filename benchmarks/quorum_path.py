@@ -45,6 +45,7 @@ from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.session import OwnStream
 from queues.quorum.settings import QuorumSettings
 from raft.host import RaftHost
+from raft.outbox import Outbox
 from raft.settings import RaftSettings
 from storage.disk import Octets
 from storage.journal import Journal
@@ -171,8 +172,9 @@ class BenchNode:
         self.journal = Journal(disk)
         list(self.journal.recover())
         pager = Pager(PageStore(disk, 16 * MIB), 512 * MIB, 64 * 1024, 1000, 4 * MIB)
-        self.tenants = Tenants()
-        self.host = RaftHost(name, Port(self.journal), RaftSettings(), random.Random(name), self.tenants.outbox)
+        outbox = Outbox()
+        self.tenants = Tenants(outbox)
+        self.host = RaftHost(name, Port(self.journal), RaftSettings(), random.Random(name), outbox)
         self.tenants.register_raft(self.host.receive_peer)
         self.send_batch = self.tenants.register(FrameKind.QUEUE_BATCH, self._on_batch)
         self.machines = {group: TimedMachine(self, pager) for group in range(1, room.groups + 1)}

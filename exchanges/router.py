@@ -61,6 +61,11 @@ class ExchangeEntry:
     published_in: int = 0
     published_out: int = 0
 
+    @property
+    def is_topic(self) -> bool:
+        """Whether it routes by patterns, for which users have permissions of their own."""
+        return self.exchange.type_name == "topic"
+
     def count(self, messages: int, copies: int) -> None:
         """So many messages more came to it, and went to so many queues all together."""
         self.published_in += messages

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raft.campaign import Campaign
+from raft.entry import Entry
 from raft.errors import RaftStopped
 from raft.leader_changes import LeaderChanges
 from raft.leadership import Leadership
@@ -87,6 +88,11 @@ class Group:
     @property
     def last_index(self) -> int:
         return self.member.log.last_index
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Those of the log that this node has."""
+        return self.member.log.entries
 
     @property
     def members(self) -> tuple[str, ...]:

@@ -100,6 +100,11 @@ class RaftHost:
         self._encoded_append: Append | None = None
         self._encoded = b""
 
+    @property
+    def election_timeout_max_ms(self) -> int:
+        """Within this time a group that nobody leads holds an election."""
+        return self.settings.election_timeout_max_ms
+
     def rename(self, node_id: str) -> None:
         """Before groups are opened: what is on the disk is that of a node of this name."""
         encode_name(node_id)

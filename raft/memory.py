@@ -77,6 +77,10 @@ class Memory:
         self._port: LogPort | None = None
         self._written: dict[str, int] = {}  # where the journal has what is remembered of others
 
+    def witness_of(self, name: str) -> Witness | None:
+        """What is remembered of another node, None if nothing is."""
+        return self.witnesses.get(name)
+
     # -- recovery ------------------------------------------------------------------------------------------------------
 
     def take(self, kind: int, payload: bytes) -> None:

@@ -36,7 +36,7 @@ def lasts(queue: Queue | None) -> bool:
 
 def exchange_lasts(channel: Channel, name: str) -> bool:
     """The same for an exchange."""
-    entry = channel.vhost.router.get(name)
+    entry = channel.vhost.find_exchange(name)
     return entry is not None and entry.durable and not entry.auto_delete
 
 
@@ -45,7 +45,7 @@ def binding_lasts(channel: Channel, source: str, destination: Destination) -> bo
     if not exchange_lasts(channel, source):
         return False
     if destination.kind == QUEUE:
-        return lasts(channel.vhost.queues.get(destination.name))
+        return lasts(channel.vhost.find_queue(destination.name))
     return exchange_lasts(channel, destination.name)
 
 

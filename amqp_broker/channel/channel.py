@@ -86,7 +86,8 @@ class Channel:
         self.services = services
         self.channel_id = channel_id
         self.vhost = connection.vhost
-        self.pager = self.vhost.store.pager
+        self.session = connection.session
+        self.pager = services.pager
         self.clock = services.clock
         self.output = connection.output
         self.scanner = connection.scanner
@@ -96,7 +97,7 @@ class Channel:
         self.last_queue: str | None = None
         # Publishing.
         self.expecting = _METHOD
-        self.routes: RouteTable = connection.vhost.routes_of(connection.session.user)
+        self.routes: RouteTable = self.vhost.routes_of(self.session.user)
         self.raw = b""  # where the message goes that is being received: Message.raw
         self.number = -1  # that of `raw` in `routes`, which holds until `forgotten` is another
         self.forgotten = 0
@@ -130,7 +131,7 @@ class Channel:
         self.size_class = 0
         self.size_below = 0
         self.size_to = min(bound_of(0), self.max_message_bytes)
-        self.confirms = Confirms(self)
+        self.confirms = Confirms(self, services.confirming)
         self.transaction: Transaction | None = None
         #: What is delivered and settled is observed. settles_specially: that, or there is a transaction.
         self.is_traced = connection.vhost.is_traced
@@ -513,7 +514,7 @@ class Channel:
             "redelivered": is_redelivered,
             "connection": str(connection.peer),
             "channel": self.channel_id,
-            "user": connection.session.user,
+            "user": self.session.user,
         })  # fmt: skip
 
     def trace_settled(self, what: str, entries: list[Delivery]) -> None:

@@ -24,6 +24,7 @@ cdef class PublishReceipt(Receipt):
 @cython.final
 cdef class Confirms:
     cdef public Channel channel
+    cdef Confirming _confirming
     cdef public unsigned long long published
     cdef public unsigned long long confirmed
     cdef unsigned long long _recorded
@@ -57,6 +58,7 @@ cdef class Confirming:
     cdef public list awaiting
     cdef Journal _journal
 
+    cdef int note(self, Confirms confirms) except -1
     @cython.locals(noted=list, confirms=Confirms, position="long long")
     cpdef int end_turn(self, long long now) except -1
     @cython.locals(confirms=Confirms)

@@ -67,7 +67,8 @@ class PublishReceipt(Receipt):
 class Confirms:
     """published, confirmed: the numbers of the last publish, and of the last one that was confirmed or nacked."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, confirming: Confirming) -> None:
+        self._confirming = confirming
         self.channel: Channel | None = channel
         self.published = 0
         self.confirmed = 0
@@ -116,7 +117,7 @@ class Confirms:
         """There is something to confirm or to record at the end of this turn."""
         if not self._turn_is_noted and self.channel is not None:
             self._turn_is_noted = True
-            self.channel.services.confirming.noted.append(self)
+            self._confirming.note(self)
 
     def end_turn(self, position: int) -> bool:
         """The turn is over; `position` covers everything that it wrote. Returns whether a sync is awaited."""
@@ -186,6 +187,10 @@ class Confirming:
         self._journal = journal
         self.noted: list[Confirms] = []
         self.awaiting: list[Confirms] = []
+
+    def note(self, confirms: Confirms) -> None:
+        """It has something to do at the end of this turn."""
+        self.noted.append(confirms)
 
     def end_turn(self, now: int) -> None:
         """The turn is over, and all that it wrote is in the journal."""

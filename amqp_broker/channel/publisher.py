@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
     from exchanges.router import ExchangeEntry
+    from queues.background import Background
 
 #: The exchange at which the broker itself answers requests (management/system.py).
 SYSTEM_EXCHANGE = "amq.system"
@@ -51,8 +52,9 @@ class SystemRequests(Protocol):
 class Publisher:
     """Shared by all channels of a node."""
 
-    def __init__(self, broker: Broker, system: SystemRequests) -> None:
+    def __init__(self, broker: Broker, background: Background, system: SystemRequests) -> None:
         self._broker = broker
+        self._background = background
         self._reply_consumers = broker.reply_consumers
         self._system = system
         self._cancels: deque[tuple[Channel, str]] = deque()
@@ -62,7 +64,7 @@ class Publisher:
         """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
         (403, 404)."""
         vhost = channel.vhost
-        session = channel.connection.session
+        session = channel.session
         split = 1 + raw[0]
         exchange = raw[1:split].decode("utf-8", "surrogateescape")
         routing_key = raw[split + 1 :].decode("utf-8", "surrogateescape")
@@ -102,7 +104,7 @@ class Publisher:
                 keys = copy_keys(facts)
             except ValueError as error:
                 raise precondition_failed(str(error)) from None
-            if route.entry is not None and route.entry.exchange.type_name == "topic":
+            if route.entry is not None and route.entry.is_topic:
                 check_topics(channel, message.address.exchange, keys)
             # The blind copies route the message (`facts` still has them) and are not seen by who gets it.
             message = without_header(message, facts, "BCC")
@@ -199,7 +201,7 @@ class Publisher:
         if message.expiration < -1:
             value = facts.properties.expiration
             raise precondition_failed(f"invalid expiration '{value}': not a number of milliseconds")
-        session = channel.connection.session
+        session = channel.session
         if channel.scanner.user_id_end:
             claimed = facts.properties.user_id
             if claimed and claimed != session.user and not session.has_tag("impersonator"):
@@ -237,7 +239,7 @@ class Publisher:
     def tell_cancelled(self, cancels: list[tuple[Channel, str]]) -> None:
         """basic.cancel from the broker for these consumers, by their tags: a queue may have very many."""
         if cancels and not self._cancels:
-            self._broker.background.add(self._tell_some)
+            self._background.add(self._tell_some)
         self._cancels.extend(cancels)
 
     def _tell_some(self, now: int) -> bool:
@@ -267,7 +269,7 @@ def publisher_of(channel: Channel, is_mandatory: bool) -> Details:
 
 def check_topics(channel: Channel, exchange: str, routing_keys: list[str]) -> None:
     """Whether the user's topic permission lets these keys through, copies too. Raises ChannelException (403)."""
-    session = channel.connection.session
+    session = channel.session
     for key in routing_keys:
         if not session.allows_topic(Action.WRITE, exchange, key):
             raise ChannelException(
@@ -281,4 +283,4 @@ def _check_reply_queue(channel: Channel, reply_to: str | None) -> None:
     """The broker's answers go to a queue as if the user had published them there, so the user has to be allowed to.
     Raises ChannelException (403)."""
     if reply_to and not reply_to.startswith(REPLY_PREFIX):
-        channel.connection.session.check(Action.WRITE, "exchange", "")
+        channel.session.check(Action.WRITE, "exchange", "")

@@ -100,7 +100,7 @@ def on_queue_delete(channel: Channel, method: methods.QueueDelete) -> None:
     nothing depends on it."""
     connection = channel.connection
     name = queue_name(channel, method.queue)
-    queue = connection.vhost.queues.get(name)
+    queue = channel.vhost.find_queue(name)
     if queue is None:
         _delete_queue(channel, method, name)
         return
@@ -116,7 +116,7 @@ def on_queue_delete(channel: Channel, method: methods.QueueDelete) -> None:
 def _delete_queue(channel: Channel, method: methods.QueueDelete, name: str) -> None:
     connection = channel.connection
     declarations = channel.services.declarations
-    lasts = audited.lasts(connection.vhost.queues.get(name))
+    lasts = audited.lasts(channel.vhost.find_queue(name))
     connection.hold_cancels()
     try:
         count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)

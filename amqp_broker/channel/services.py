@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from amqp_broker.turn.clock import TurnClock
     from amqp_broker.vhosts.declarations import Declarations
     from queues.background import Background
+    from queues.pager import Pager
     from queues.store import MessageStore
     from queues.timers import Timers
 
@@ -35,6 +36,7 @@ class ChannelServices:
     timers: Timers
     background: Background
     store: MessageStore
+    pager: Pager
     metadata: Metadata
     declarations: Declarations
     publisher: Publisher

@@ -23,6 +23,9 @@ cdef class Replication:
     cdef public object acquaintances
     cdef public dict dirty
     cdef Tenants _tenants
+    cdef object _outbox
+    cdef object _memory
+    cdef dict _raft_groups
     cdef object _send_commands
     cdef object _send_applied
     cdef public object read_index

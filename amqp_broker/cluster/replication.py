@@ -28,7 +28,7 @@ from queues.store import MessageStore
 from raft.errors import FolderGivenUp
 from raft.group import Group
 from raft.host import RaftHost
-from raft.memory import Memory
+from raft.outbox import Outbox
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class Replication:
         port: LogPort,
         groups: QueueGroups,
         tenants: Tenants,
+        outbox: Outbox,
         store: MessageStore,
         metadata: Metadata,
         projection: Projection,
@@ -105,6 +106,9 @@ class Replication:
         self.port = port
         self._groups = groups
         self._tenants = tenants
+        self._outbox = outbox
+        self._memory = host.memory
+        self._raft_groups = host.groups
         self._store = store
         self._metadata = metadata
         self._projection = projection
@@ -120,7 +124,7 @@ class Replication:
         self.deadline = 0
         #: Groups that have something to send: another reason for `end_turn`.
         self.dirty = self.host.dirty
-        self.acquaintances = Acquaintances(self, self.touch, random_bytes)
+        self.acquaintances = Acquaintances(self, host, self.touch, random_bytes)
         tenants.register(FrameKind.ACQUAINTANCE, self.acquaintances.on_said)
         self._said = self.acquaintances.output
         self._send_commands = tenants.register(FrameKind.METADATA_COMMANDS, self._on_metadata_commands)
@@ -137,7 +141,7 @@ class Replication:
         self._frame_came_at = 0.0  # the first that has brought something which is not on the disk
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.machine = MetadataMachine(metadata, self)
-        self.stream: MetadataStream = None  # type: ignore[assignment]  # `open` sets it
+        self.stream = MetadataStream(config.node_name)
         self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
         self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
@@ -174,7 +178,7 @@ class Replication:
 
     def groups(self) -> list[Group]:
         """All of Raft's groups that this node is in."""
-        return list(self.host.groups.values())
+        return list(self._raft_groups.values())
 
     @property
     def last_applied(self) -> int:
@@ -182,9 +186,9 @@ class Replication:
         return self.metadata_group.last_applied
 
     @property
-    def memory(self) -> Memory:
-        """What this node has promised, and others have seen of it."""
-        return self.host.memory
+    def identity(self) -> bytes:
+        """By which the others tell this node from one of its name that began anew."""
+        return self._memory.identity
 
     def is_connected(self, node_id: str) -> bool:
         """Whether there is a link to that node."""
@@ -200,9 +204,9 @@ class Replication:
         """After the journal was read (`host.feed_recovered`). Raises FolderGivenUp, CorruptLog, StorageError."""
         config = self._config
         if self.host.goes_on_alone:
-            self.memory.begin_anew()
-        if self.memory.reason:
-            raise FolderGivenUp(self.memory.reason)
+            self._memory.begin_anew()
+        if self._memory.reason:
+            raise FolderGivenUp(self._memory.reason)
         names = tuple(member.name for member in config.cluster)
         if not names:
             names = (self._name_of_old(config.node_name),)
@@ -218,8 +222,8 @@ class Replication:
         self.read_index = self.metadata_group.last_applied
         self._take_level(self.level)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
-        known = self.machine.last_session(self.own_node, self.metadata_group.member.log.entries)
-        self.stream = MetadataStream(self.own_node, self._session_above(known))
+        known = self.machine.last_session(self.own_node, self.metadata_group.entries)
+        self.stream.open(self.own_node, self._session_above(known))
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._store.count_elsewhere(self.host.live_bytes)
         self._begin(None)
@@ -386,6 +390,14 @@ class Replication:
         self.is_busy = True
         return self.stream.propose(command, then)
 
+    def newest_proposal(self) -> Proposal | None:
+        """The newest command of this node that is not applied yet."""
+        return self.stream.last
+
+    def wait_for_disk(self) -> None:
+        """What is proposed from now on leaves when all that was appended before is on this node's disk."""
+        self.stream.wait_for_disk(self.port.position)
+
     def settling(self) -> Proposal | None:
         """For an answer that relies on what was found here: done when the linked members know it too. None: they do."""
         applied = self.metadata_group.last_applied
@@ -396,7 +408,7 @@ class Replication:
 
     def applied(self, index: int, origin: str, session: int, number: int, command: Command, changed: bool) -> None:
         """See Listener."""
-        if self.stream is None:
+        if not self.stream.is_open:
             return
         if origin == self.own_node and session > self.stream.session:
             self.stream.reopen(self._session_above(session))  # of an earlier run, when the clock was ahead
@@ -417,7 +429,7 @@ class Replication:
     def replaced(self, index: int) -> None:
         """See Listener."""
         self._projection.replaced()
-        if self.stream is None:
+        if not self.stream.is_open:
             return
         self.read_index = index
         self._take_level(self.level)
@@ -432,8 +444,7 @@ class Replication:
     def leads(self, is_leader: bool, leader: str | None) -> None:
         """See Listener."""
         self._leader = leader
-        if self.stream is not None:
-            self.stream.resend()
+        self.stream.resend()
 
     def _on_metadata_commands(self, name: str, payload: bytes, now: int) -> None:
         if self.metadata_group.is_leader:
@@ -473,19 +484,19 @@ class Replication:
         self.host.end_turn(now)
         stream_waits = not self.is_alone and self.stream.waits_for_disk(self.synced_position)
         self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync or stream_waits
-        self._groups.end_turn(self._store.journal.position)
+        self._groups.end_turn(self.port.position)
         self.deadline = self._next_deadline()
 
     def take_peers(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each peer, at the end of the turn."""
-        output: list[tuple[str, list[bytes]]] = self._tenants.outbox.take()
+        output: list[tuple[str, list[bytes]]] = self._outbox.take()
         return self.acquaintances.take_output() + output if self._said else output
 
     def take_early(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each peer that have waited for the disk, and what else may leave before the turn ends."""
         if self._said:
             return []  # that goes first
-        output: list[tuple[str, list[bytes]]] = self._tenants.outbox.take()
+        output: list[tuple[str, list[bytes]]] = self._outbox.take()
         return output
 
     def _next_deadline(self) -> int:

@@ -211,14 +211,15 @@ class Control:
 
     def close_vhost(self, name: str) -> None:
         """Close the connections to a virtual host that is deleted."""
-        for connection in list(self._clients.connections.values()):
+        for connection in self._clients.all():
             if connection.vhost is not None and connection.session.vhost == name:
                 self.close(connection, ReplyCode.CONNECTION_FORCED, f"vhost '{name}' is deleted")
 
     def close_user(self, name: str) -> None:
         """Close the open connections of a user who is deleted, and those where he is somebody else."""
-        acting = [each for users in self._clients.users.values() for each in users if each.session.acting == name]
-        for connection in [*self._clients.users.get(name, ()), *acting]:
+        clients = self._clients
+        acting = [each for users in clients.users.values() for each in users if each.session.acting == name]
+        for connection in [*clients.of_user(name), *acting]:
             self.close(connection, ReplyCode.CONNECTION_FORCED, f"user '{name}' is deleted")
 
     def on_client_close(self, connection: Connection) -> None:
@@ -276,14 +277,13 @@ class Control:
         """Nothing more is to come: the driver closes our half of the transport when the output is written, and all of
         it when the client closes its own."""
         self._await_end(connection, CLOSED)
-        self._clients.dropped.append(connection)
+        self._clients.drop(connection)
 
     def abandon(self, connection: Connection) -> None:
         """The driver closes the transport at once: there is nobody, or nobody who has still to hear something."""
         connection.state = CLOSED
         connection.is_abandoned = True
-        self._clients.closing.pop(connection.number, None)
-        self._clients.dropped.append(connection)
+        self._clients.abandon(connection)
 
     def _await_end(self, connection: Connection, state: int) -> None:
         """The client's end is awaited, for a bounded time and of a bounded number of clients."""

@@ -300,7 +300,7 @@ class Handshake:
             text = f"node {self._config.node_name} is being drained: connect to another one"
             raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
         is_counted = session.user != SERVICE_USER
-        most, own = self._clients.max_connections, self._clients.users.get(SERVICE_USER, ())
+        most, own = self._clients.max_connections, self._clients.of_user(SERVICE_USER)
         if is_counted and self._clients.open_count - len(own) >= most:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
@@ -328,7 +328,7 @@ class Handshake:
     def _check_user_limit(self, session: Session) -> None:
         user = self._metadata.user(session.user)
         limit = user.limits.get("max-connections", -1) if user is not None else -1
-        if 0 <= limit <= len(self._clients.users.get(session.user, ())):
+        if 0 <= limit <= len(self._clients.of_user(session.user)):
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",

@@ -105,7 +105,7 @@ class Client:
         if not self.is_starved or self.vhost is None:
             return False
         self.is_starved = False
-        self.clients.starved.pop(self, None)
+        self.clients.feed(self)
         return True
 
     def become_unwritable(self) -> None:

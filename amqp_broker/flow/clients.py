@@ -7,6 +7,8 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from amqp_broker.flow.message_sizes import MessageSizes
@@ -14,6 +16,10 @@ from amqp_broker.octets.sorted_keys import SortedKeys
 
 if TYPE_CHECKING:
     from amqp_broker.flow.client import Client, OpenConnection
+
+
+#: So many handshakes are looked at for one that does not wait for the broker.
+_EXCUSED = 64
 
 
 class ClosedSums:
@@ -58,6 +64,42 @@ class Clients:
         """There is a transport."""
         self.connections[client.number] = client
         self.numbers.add(client.number)
+
+    def all(self) -> list[OpenConnection]:
+        """Every one that has a transport; some may come and go while they are looked through."""
+        return list(self.connections.values())
+
+    def find(self, number: int) -> OpenConnection | None:
+        """The one of that number, None where there is none any more."""
+        return self.connections.get(number)
+
+    def of_user(self, name: str) -> Collection[OpenConnection]:
+        """The open ones of a user."""
+        return self.users.get(name, ())
+
+    def slowest_handshake(self) -> OpenConnection:
+        """Of those that are not open yet the oldest, which has had the longest chance, unless it is waiting for the
+        broker (to compare its password). There is one."""
+        pending = self.pending_handshakes.values()
+        slowest = next((each for each in islice(pending, _EXCUSED) if not each.is_parked), None)
+        return slowest or next(iter(pending))
+
+    def end_handshake(self, client: OpenConnection) -> None:
+        """It has failed."""
+        self.pending_handshakes.pop(client.number, None)
+
+    def feed(self, client: OpenConnection) -> None:
+        """Deliveries to it go on."""
+        self.starved.pop(client, None)
+
+    def drop(self, client: OpenConnection) -> None:
+        """The driver is to close its transport."""
+        self.dropped.append(client)
+
+    def abandon(self, client: OpenConnection) -> None:
+        """The same, and its end is not awaited."""
+        self.closing.pop(client.number, None)
+        self.dropped.append(client)
 
     def count_channel(self) -> None:
         """One was opened."""

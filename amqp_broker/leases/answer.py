@@ -105,8 +105,8 @@ class Replies:
         if consumer is not None:
             self._write(consumer, message)
             return
-        queue = channel.vhost.queues.get(reply_to)
-        if queue is not None and channel.connection.session.allows(Action.WRITE, ""):
+        queue = channel.vhost.find_queue(reply_to)
+        if queue is not None and channel.session.allows(Action.WRITE, ""):
             channel.vhost.publish(message, [queue], now)
 
     def _write(self, consumer: Replied, message: Message) -> None:

@@ -49,6 +49,9 @@ class Apps:
     def __init__(self, service: Leases) -> None:
         self._service = service
         self._broker = service.broker
+        self._config = service.config
+        self._metadata = service.broker.metadata
+        self._store = service.store
         self._timers = service.timers
         self._apps: dict[tuple[str, str], App] = {}
         self._publications: dict[App, Publication] = {}
@@ -73,7 +76,7 @@ class Apps:
                 recovered = found.get(part.queue.queue_id)
                 if recovered is not None:
                     part.queue.restore(recovered, now)
-            record = self._broker.metadata.app(app.vhost, app.name)
+            record = self._metadata.app(app.vhost, app.name)
             if record is None or record.home != self._broker.own_node:
                 self._end(app)
                 continue
@@ -82,7 +85,7 @@ class Apps:
                 self._waiting[app] = []
                 self._publications[app] = Publication(self._service, app)
                 self._service.come_back()
-        self._timers.at(now + min(_IDLE_LOOK_MS, self._service.config.txn_app_expires_ms), self._look_for_idle)
+        self._timers.at(now + min(_IDLE_LOOK_MS, self._config.txn_app_expires_ms), self._look_for_idle)
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
@@ -106,8 +109,8 @@ class Apps:
         app = self._apps.get((vhost, name))
         if app is None:
             service = self._service
-            if len(self._apps) >= service.config.max_txn_apps:
-                limit = service.config.max_txn_apps
+            if len(self._apps) >= self._config.max_txn_apps:
+                limit = self._config.max_txn_apps
                 raise LeaseError(INVALID, f"{limit} apps are the limit (max_txn_apps): app '{name}' is refused")
             parts = (service.store, service.timers, service.background)
             app = App(vhost, name, service.random_bytes(16), *parts, service.now)
@@ -210,7 +213,7 @@ class Apps:
         """No note has these any more."""
         for part in parts:
             part.queue.delete()
-            self._service.store.drop_pages(part.queue.queue_id)
+            self._store.drop_pages(part.queue.queue_id)
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
@@ -259,7 +262,7 @@ class Apps:
         """What is staged and not touched any more expires."""
         if app in self._watched or not app.parts:
             return
-        due = min(part.touched_at for part in app.parts.values()) + self._service.config.txn_expires_ms
+        due = min(part.touched_at for part in app.parts.values()) + self._config.txn_expires_ms
         self._watched[app] = due
         self._timers.at(due, lambda now: self._look(app, now))
 
@@ -267,7 +270,7 @@ class Apps:
         del self._watched[app]
         if app.is_deleted:
             return
-        oldest = now - self._service.config.txn_expires_ms
+        oldest = now - self._config.txn_expires_ms
         expired = [part for part in app.parts.values() if part.touched_at <= oldest]
         if expired:
             log.warning("app '%s': %d parts that were staged have expired (txn_expires)", app.name, len(expired))
@@ -277,12 +280,12 @@ class Apps:
     def _look_for_idle(self, now: int) -> None:
         """Apps that have not committed anything for very long are not remembered any more."""
         service = self._service
-        oldest = now - service.config.txn_app_expires_ms
+        oldest = now - self._config.txn_app_expires_ms
         home = service.broker.own_node
         for app in self._apps.values():
             if app.called_at <= oldest and not app.all_parts() and not app.positions:
                 self._forget_idle(app, home)
-        service.timers.at(now + min(_IDLE_LOOK_MS, service.config.txn_app_expires_ms), self._look_for_idle)
+        service.timers.at(now + min(_IDLE_LOOK_MS, self._config.txn_app_expires_ms), self._look_for_idle)
 
     def _forget_idle(self, app: App, home: str) -> None:
         log.info("app '%s' in vhost '%s' has been idle for long, and is forgotten", app.name, app.vhost)

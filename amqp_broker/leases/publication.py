@@ -137,6 +137,8 @@ class Publication:
         self.unroutable = 0
         self.waiting = 0
         self._service = service
+        self._broker = service.broker
+        self._max_table_depth = service.config.max_table_depth
         self._timers = service.timers
         self._producer = b"txn\0" + hashlib.blake2b(
             octets_of(app.vhost) + b"\0" + octets_of(app.name), digest_size=16
@@ -209,8 +211,7 @@ class Publication:
     def moved(self, position: Position, refusal: Refusal | None) -> None:
         """A position is known to have followed, or not to. One whose stream is gone does not matter any more."""
         self.waiting -= 1
-        service = self._service
-        is_there = not service.broker.groups.of(position.queue_id).is_forgotten(position.queue_id)
+        is_there = not self._broker.group_of(position.queue_id).is_forgotten(position.queue_id)
         if refusal is Refusal.UNKNOWN or (refusal is Refusal.NO_QUEUE and is_there):
             self._positions.append(position)
             self._rest()
@@ -240,7 +241,7 @@ class Publication:
             raise ValueError(f"{part.queue.name} has a blob that cannot be had")
         self._sequence = entry.sequence
         reader = BlobReader(entry.message.body_bytes())
-        routes = StagedRoutes(vhost, self._service.config.max_table_depth, vhost.store.pager.addresses)
+        routes = StagedRoutes(vhost, self._max_table_depth, vhost.store.pager.addresses)
         found = []
         while reader.advance():
             message, route = routes.find(routes.message(reader, self._service.now))

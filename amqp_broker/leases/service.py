@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.links.tenants import Tenants
     from amqp_broker.messages.facts import MessageFacts
+    from amqp_broker.queue_types.remote.home import Home
     from amqp_broker.vhosts.broker import Broker
     from queues.message import Message
     from queues.queue import Queue
+    from storage.journal import Journal
 
 log = logging.getLogger("amqp_broker")
 
@@ -62,16 +64,17 @@ _SMALL_ANSWER_BYTES = 4096
 
 
 class Leases:
-    """The service of one node. find_here: the queue with this id, if its home is this node. find_route: see Staging.
+    """The service of one node. home: the queues of this node. find_route: see Staging.
     begin: there is something to serve, the first time or not. is_short: memory or disk are short, so that publishers
     have to wait. is_ready: the queues of this node are there."""
 
     def __init__(
         self,
         broker: Broker,
+        journal: Journal,
         tenants: Tenants,
         replies: Replies,
-        find_here: Callable[[int], Queue | None],
+        home: Home,
         find_route: FindRoute,
         begin: Callable[[], None],
         is_short: Callable[[], bool],
@@ -80,12 +83,15 @@ class Leases:
         self.config = broker.config
         self.broker = broker
         self.store = broker.store
+        self._journal = journal
+        self._declarations = broker.declarations
+        self._vhosts = broker.vhosts
         self.timers = broker.timers
         self.background = broker.background
         self.random_bytes = broker.random_bytes
         self._clock = broker.clock
         self._replies = replies
-        self._find_here = find_here
+        self._home = home
         self._begin = begin
         self.is_short = is_short
         self._is_ready = is_ready
@@ -121,7 +127,7 @@ class Leases:
 
     def start(self, now: int) -> None:
         """The queues of this node are there."""
-        for vhost in self.broker.vhosts.values():
+        for vhost in self._vhosts.values():
             for queue in vhost.queues.values():
                 self.expiry.watch_all(queue)
         self.expiry.start(now)
@@ -156,7 +162,7 @@ class Leases:
     def after_sync(self, then: Callable[[], None]) -> None:
         """Call `then` when what is in the journal now is on the disk; at once, if it is."""
         self._begin()
-        position = int(self.store.journal.position)
+        position = int(self._journal.position)
         if position <= self._synced_position:
             then()
         else:
@@ -197,7 +203,7 @@ class Leases:
     def _read_stream(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
         fields = Fields.of_json(verb, body)
         name = fields.text("stream")
-        may_write = verb == PRODUCER and channel.connection.session.allows(Action.WRITE, name)
+        may_write = verb == PRODUCER and channel.session.allows(Action.WRITE, name)
         queue = self._find_queue(channel, name, needs_read=not may_write)
         queue.mark_used(self.now)
         self._stream_reads.request(channel.connection, queue, fields, answer)
@@ -225,7 +231,7 @@ class Leases:
         try:
             if needs_read:
                 connection.session.check(Action.READ, "queue", name)
-            found: Queue = self.broker.declarations.find_queue(connection, name)
+            found: Queue = self._declarations.find_queue(connection, name)
             return found
         except ChannelException as error:
             code = NOT_FOUND if error.reply_code == ReplyCode.NOT_FOUND else ACCESS_REFUSED
@@ -241,7 +247,7 @@ class Leases:
             if not request.queue_id:
                 self.transactions.serve(request, answer)
                 return
-            queue = self._find_here(request.queue_id)
+            queue = self._home.find(request.queue_id)
             if queue is None:
                 # It was deleted, and that is on its way there.
                 raise LeaseError(BUSY, f"{request.verb}: the queue's home does not have it now")

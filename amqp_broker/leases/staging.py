@@ -98,7 +98,7 @@ class Staging:
         self, channel: Channel, reader: BlobReader, routes: StagedRoutes, route: PublishRoute
     ) -> None:
         """As Publisher does."""
-        scanner, session = self._scanner, channel.connection.session
+        scanner, session = self._scanner, channel.session
         if scanner.expiration < -1:
             raise _invalid(reader, "its expiration is not a number of milliseconds")
         facts = MessageFacts(routes.message(reader, 0))
@@ -112,7 +112,7 @@ class Staging:
                 keys = copy_keys(facts)
             except ValueError as error:
                 raise _invalid(reader, str(error)) from None
-            if route.entry is not None and route.entry.exchange.type_name == "topic":
+            if route.entry is not None and route.entry.is_topic:
                 try:
                     check_topics(channel, Address(reader.address).exchange, keys)
                 except AmqpException as error:

@@ -76,7 +76,7 @@ class Transactions:
             return
         name = fields.text("app")
         record = self._metadata.app(vhost, name)
-        session = channel.connection.session
+        session = channel.session
         if record is not None and record.user != session.user and not session.has_tag("administrator"):
             raise LeaseError(ACCESS_REFUSED, f"{verb}: app '{name}' belongs to another user")
         request = PeerRequest(0, vhost, verb, body, blob)
@@ -163,7 +163,7 @@ class Transactions:
 
     def _check_positions(self, channel: Channel, fields: Fields) -> None:
         """The streams of `offsets` are there, and the user may read them. Raises LeaseError."""
-        session = channel.connection.session
+        session = channel.session
         for stream in dict.fromkeys(stream for stream, _, _, _ in fields.positions(_OFFSETS)):
             if not session.allows(Action.READ, stream):
                 raise LeaseError(ACCESS_REFUSED, f"txn.commit: user '{session.user}' may not read stream '{stream}'")
@@ -187,7 +187,7 @@ class Transactions:
 
     def _list(self, channel: Channel, answer: Answer) -> None:
         """txn.stat of all apps that the user may see; of a home that cannot be reached, only the names."""
-        vhost, session = channel.vhost.name, channel.connection.session
+        vhost, session = channel.vhost.name, channel.session
         is_administrator = session.has_tag("administrator")
         records = [
             record

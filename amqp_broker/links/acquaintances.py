@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.settings.kinds import MemberAddress
     from queues.timers import Timers
-    from raft.group import Group
     from raft.host import RaftHost
     from raft.machine import LogPort
 
@@ -71,13 +70,10 @@ class Cluster(Protocol):
     """What is used of Replication, to be read only."""
 
     @property
-    def host(self) -> RaftHost: ...
-
-    @property
     def port(self) -> LogPort: ...
 
     @property
-    def metadata_group(self) -> Group: ...
+    def last_applied(self) -> int: ...
 
     @property
     def own_node(self) -> str: ...
@@ -101,7 +97,9 @@ class Acquaintances:
     ones end. refusals: of who is of another one, and other strangers. levels: what this node speaks. touch says that
     there is something to do at the end of this turn."""
 
-    def __init__(self, cluster: Cluster, touch: Callable[[], None], random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, cluster: Cluster, host: RaftHost, touch: Callable[[], None], random_bytes: Callable[[int], bytes]
+    ) -> None:
         self.links: dict[str, Acquaintance] = {}
         self.joined_at = 0
         self.joins = False
@@ -113,8 +111,9 @@ class Acquaintances:
         self.wants_sync = False
         self._cluster = cluster
         self._touch = touch
-        self._host = cluster.host
-        self._memory = cluster.host.memory
+        self._host = host
+        self._groups = host.groups
+        self._memory = host.memory
         self._random_bytes = random_bytes
         self.output: dict[str, list[bytes]] = {}
         self._is_patient = True
@@ -143,6 +142,10 @@ class Acquaintances:
     def is_over(self) -> bool:
         """Whether the folder was given up, and says so on the disk."""
         return bool(self.reason) and self._memory.position <= self._cluster.synced_position
+
+    def has_met(self, name: str) -> bool:
+        """Whether this node remembers something of another one."""
+        return name in self._memory.witnesses
 
     def is_admitted(self, name: str) -> bool:
         """Whether what this one says counts."""
@@ -177,7 +180,7 @@ class Acquaintances:
     @property
     def _belongs_nowhere(self) -> bool:
         """The folder was made to be added to a cluster, and has not been: it has promised nothing."""
-        groups = self._host.groups.values()
+        groups = self._groups.values()
         return self.joins and not any(group.members or group.learners for group in groups)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
@@ -187,7 +190,7 @@ class Acquaintances:
         self._memory.open(self._cluster.port, self._random_bytes, bytes.fromhex(self._identity))
         self.wants_sync = True
         self._touch()
-        timers.at(now + self._host.settings.election_timeout_max_ms, self._be_patient_no_more)
+        timers.at(now + self._host.election_timeout_max_ms, self._be_patient_no_more)
         self._tell_later(timers, now)
 
     def link_up(self, name: str, now: int) -> None:
@@ -222,7 +225,7 @@ class Acquaintances:
             return None
         if self._on_farewell(name, frame, now) or link.point is not None:
             return None
-        if name in self._memory.witnesses:
+        if self.has_met(name):
             self.refusals.warn(name, "once it said who it is, and now it does not: is it of an older version?")
             return None
         if self._cluster.level > levels.FIRST:
@@ -248,7 +251,7 @@ class Acquaintances:
 
     def member_removed(self, name: str, index: int, now: int) -> None:
         """By the metadata, at this index."""
-        witness = self._memory.witnesses.get(name)
+        witness = self._memory.witness_of(name)
         if witness is None or witness.as_of >= index:
             return  # it has been added again since: this is an old entry that is applied once more
         self._memory.forget(name)
@@ -439,7 +442,7 @@ class Acquaintances:
     def _unacknowledged(self, leads: dict[int, tuple[int, int]]) -> str:
         """What the leader of a group has from this node, and its log has not."""
         for group_id, (term, index) in leads.items():
-            group = self._host.groups.get(group_id)
+            group = self._groups.get(group_id)
             if group is None or group.term > term:
                 continue  # a later leader may have cut it
             if group.term < term or group.last_index < index:
@@ -473,7 +476,7 @@ class Acquaintances:
 
     @property
     def _applied(self) -> int:
-        return int(self._cluster.metadata_group.last_applied)
+        return self._cluster.last_applied
 
     def _point(self) -> Point:
         return self._memory.point(self._host.promised_position)
@@ -481,9 +484,9 @@ class Acquaintances:
     def _greet(self, name: str) -> None:
         link = self.links[name]
         link.told = self._point()
-        witness: Witness | None = self._memory.witnesses.get(name)
+        witness: Witness | None = self._memory.witness_of(name)
         leads = {}
-        for group_id, group in self._host.groups.items():
+        for group_id, group in self._groups.items():
             role = group.member.role
             if isinstance(role, Leadership) and name in role.progress and role.progress[name].match_index:
                 leads[group_id] = [role.term, role.progress[name].match_index]
@@ -512,7 +515,7 @@ class Acquaintances:
         if self._is_another(name, link.point, link.since, self._applied):
             self.refusals.warn(name, self._why_another(name, link.point))
             return
-        witness = self._memory.witnesses.get(name)
+        witness = self._memory.witness_of(name)
         if witness is None or witness.point != link.point:
             self._memory.saw(name, link.point, max(self._applied, link.since))
         if self._memory.written(name) <= self._cluster.synced_position:

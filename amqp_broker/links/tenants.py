@@ -56,8 +56,8 @@ class Tenants:
     """receivers: of frames, by their kind. outbox: what leaves at the end of the turn. linked: the nodes to which there
     is a link, and what they say counts (acquaintances.py), with the level that each speaks."""
 
-    def __init__(self) -> None:
-        self.outbox = Outbox()
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
         self.linked: dict[str, int] = {}
         self.receivers: dict[int, Receive] = {}
         self._receive_raft: Receive | None = None

@@ -71,7 +71,7 @@ class ClusterVerbs:
         queues of the groups, which costs by how many there are."""
         node = request.text("node", "")
         config, replication = self._config, self._replication
-        groups = [self._describe_group(group_id, group) for group_id, group in sorted(replication.host.groups.items())]
+        groups = [self._describe_group(each) for each in sorted(replication.groups(), key=lambda each: each.group_id)]
         queues = {} if request.flag("brief") else self._queues_in_groups()
         for row in groups:
             row["queues"] = len(queues.get(row["group"], ()))
@@ -120,7 +120,8 @@ class ClusterVerbs:
             return acquaintances.levels.most
         return acquaintances.level_of(name) if self._membership.is_linked(name) else None
 
-    def _describe_group(self, group_id: int, group: Group) -> JsonObject:
+    def _describe_group(self, group: Group) -> JsonObject:
+        group_id = group.group_id
         state = group.statistics()
         linked = [name for name in state.voters if self._membership.is_linked(name)]
         return {
@@ -197,14 +198,13 @@ class ClusterVerbs:
     def _check_is_new(self, name: str, recorded: Container[str], identity: str) -> None:
         """Whoever is added is let in with an empty folder, so it must not have promised anything under this name: to be
         added is not the way back for a member whose folder is lost. Raises ValueError."""
-        replication = self._replication
         older = self._acquaintances.older_versions() if identity else []
         if older:
             raise ValueError(
                 f"{', '.join(older)} would not understand it, of an older version: upgrade all members before {name} "
                 f"joins"
             )
-        if name in recorded and (name in replication.memory.witnesses or self._votes(name)):
+        if name in recorded and (self._acquaintances.has_met(name) or self._votes(name)):
             raise ValueError(_already(name))
         if name not in recorded and not self._membership.has_left(name):
             raise ValueError(

@@ -75,7 +75,7 @@ class ConnectionVerbs:
             asker.check(None if found.session is not None and found.session.user == asker.name else ADMINISTRATOR)
             chosen: list[Connection] = [found]
         else:
-            chosen = list(self._clients.users.get(request.text("user"), ()))
+            chosen = list(self._clients.of_user(request.text("user")))
         closed = 0
         for number, each in enumerate(chosen):
             if each.state < CLOSING:

@@ -37,6 +37,7 @@ class NodeVerbs:
         self._metadata = counts.broker.metadata
         self._groups = counts.groups
         self._pager = counts.store.pager
+        self._clock = counts.broker.clock
         self._logins = counts.logins
         self._said = counts.facts
         self._peers = peers
@@ -109,13 +110,13 @@ class NodeVerbs:
         counts, replication = self._counts, self._replication
         config, facts, alarms = counts.config, counts.facts, counts.alarms
         resources = {each["resource"] for each in self._alarms()}
-        members = sorted({*counts.broker.metadata.members(), *replication.members(), replication.own_node})
+        members = sorted({*replication.recorded_members(), *replication.members(), replication.own_node})
         linked = [name for name in members if name == replication.own_node or counts.membership.is_linked(name)]
         return {
             "name": config.node_name,
             "cluster_name": config.cluster_name,
             "started_at": facts.started_at,
-            "at": counts.broker.clock.now,
+            "at": self._clock.now,
             "is_ready": counts.is_ready(),
             "being_drained": facts.is_draining,
             "os_pid": facts.process_id,
@@ -123,7 +124,7 @@ class NodeVerbs:
             "python": sys.version.split()[0],
             "listeners": self._listeners(),
             "mem_limit": config.memory_budget_bytes,
-            "mem_used": counts.store.pager.used,
+            "mem_used": self._pager.used,
             "mem_alarm": "memory" in resources,
             "disk_free_limit": config.disk_free_limit_bytes,
             "disk_free_alarm": "disk" in resources,
@@ -143,11 +144,11 @@ class NodeVerbs:
         too, as far as they answer."""
         counts, replication = self._counts, self._replication
         critical: set[int] = set()
-        for group_id, group in replication.host.groups.items():
+        for group in replication.groups():
             voters = group.members
             linked = [each for each in voters if each == replication.own_node or counts.membership.is_linked(each)]
             if len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters):
-                critical.add(group_id)
+                critical.add(group.group_id)
         queues: list[dict[str, str]] = []
         if critical and request.asker.tags:
             queues = yield from self._queues_in(critical)
@@ -163,9 +164,7 @@ class NodeVerbs:
             "is_alone": replication.is_alone,
             "below_connection_limit": counts.clients.open_count < counts.clients.max_connections,
             "quorum_critical": queues,
-            "leaderless_groups": sorted(
-                group_id for group_id, group in replication.host.groups.items() if group.leader is None
-            ),
+            "leaderless_groups": sorted(each.group_id for each in replication.groups() if each.leader is None),
         }
 
     def _queues_in(self, groups: set[int]) -> Steps:

@@ -35,7 +35,7 @@ def count_node(counts: NodeCounts) -> Steps:
             leased += queue.leased_count()
         if number % _SLICE == 0:
             yield None
-    groups = list(counts.groups.all.values())
+    groups = list(counts.groups)
     delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
     return {
         "node": counts.config.node_name,

@@ -195,7 +195,7 @@ class System:
             self._audit.record(channel, verb, request, said)
 
     def _answer(self, channel: Channel, verb: str, request: Request) -> Answer:
-        session, metadata = channel.connection.session, self._broker.metadata
+        session, metadata = channel.session, self._broker.metadata
         asker = request.asker = Asker(metadata, session.user, session.tags())
         handler = self._verbs.get(verb)
         if handler is None:

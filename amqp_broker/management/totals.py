@@ -58,10 +58,10 @@ class Totals:
     def __init__(self, counts: NodeCounts, peers: PeerQuestions) -> None:
         self._counts = counts
         self._broker = counts.broker
-        self._clock = counts.broker.clock
+        self._clock = self._broker.clock
         self._peers = peers
         self._kept = counts.kept
-        self._background = counts.broker.background
+        self._background = self._broker.background
         peers.verbs["totals"] = self._serve
         self._task: Task | None = None
         self._found: JsonObject = {}
@@ -209,7 +209,7 @@ class Totals:
         counts, broker, clients = self._counts, self._broker, self._counts.clients
         store = counts.store
         pager = store.pager
-        quorum_bytes = sum(group.ram_bytes for group in counts.groups.all.values())
+        quorum_bytes = sum(group.ram_bytes for group in counts.groups)
         return {
             "at": broker.clock.now,
             "connections": clients.open_count,

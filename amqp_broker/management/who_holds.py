@@ -151,6 +151,6 @@ def _described(consumer: ChannelConsumer, node: str) -> JsonObject:
         "node": node,
         "connection": connection_name(channel.connection),
         "channel": channel.channel_id,
-        "user": channel.connection.session.user,
+        "user": channel.session.user,
         "consumer_tag": consumer.tag,
     }

@@ -55,9 +55,10 @@ class Proposal:
 
 
 class MetadataStream:
-    """See the module's docstring. session: above all that this node has ever used, as the time is."""
+    """See the module's docstring. origin: this node's name. session: above all that this node has ever used, as the
+    time is; 0 until it is known what those were (`open`), when nothing is proposed."""
 
-    def __init__(self, origin: str, session: int) -> None:
+    def __init__(self, origin: str, session: int = 0) -> None:
         self.origin = origin
         self.session = session
         self.unapplied: deque[Proposal] = deque()
@@ -68,6 +69,15 @@ class MetadataStream:
         self._sent = 0
         self._progress_at = 0
         self._written_at = 0
+
+    def open(self, origin: str, session: int) -> None:
+        """The log was read: a session begins, under the name that this node has in it."""
+        self.origin, self.session = origin, session
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a session."""
+        return self.session > 0
 
     @property
     def last(self) -> Proposal | None:

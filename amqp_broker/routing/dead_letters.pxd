@@ -2,12 +2,14 @@ cimport cython
 from amqp_broker.messages.deaths cimport Deaths
 from amqp_broker.queue_types.receipts cimport JointReceipt
 from amqp_broker.routing.vhost cimport VHost
+from amqp_broker.turn.clock cimport TurnClock
 from queues.message cimport Entry, Message
 
 @cython.final
 cdef class LetterRoute:
     cdef public object queue
     cdef public VHost vhost
+    cdef public object router
     cdef public object settings
     cdef public long long generation
     cdef public bytes exchange
@@ -21,7 +23,10 @@ cdef class LetterRoute:
 
 @cython.final
 cdef class DeadLetters:
-    cdef object _host
+    cdef dict _vhosts
+    cdef object _discards
+    cdef TurnClock _clock
+    cdef object _is_alone
     cdef Deaths _deaths
     cdef dict _letter_routes
     cdef Py_ssize_t _route_count

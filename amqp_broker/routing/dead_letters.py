@@ -11,7 +11,8 @@ Those of quorum queues come through `publish`, with a receipt (queue_types/quoru
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
 from amqp_broker.messages.facts import MessageFacts
@@ -27,7 +28,6 @@ from queues.reason import Reason
 if TYPE_CHECKING:
     from amqp_broker.routing.discards import Discards
     from amqp_broker.routing.vhost import VHost
-    from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
     from queues.classic import ClassicQueue
 
@@ -37,27 +37,6 @@ log = logging.getLogger("amqp_broker")
 #: address takes up to 700 octets.
 _MOST_WAYS = 1000
 _MOST_ROUTES = 16_384
-
-
-class Agreement(Protocol):
-    """The node's Replication."""
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether this node is all there is to agree."""
-
-
-class LetterHost(Protocol):
-    """What a node gives to its dead letters. now: the time of the turn, milliseconds since the epoch."""
-
-    config: Config
-    vhosts: dict[str, VHost]
-    discards: Discards
-    clock: TurnClock
-
-    @property
-    def replication(self) -> Agreement:
-        """Who has to agree."""
 
 
 class LetterRoute:
@@ -70,6 +49,7 @@ class LetterRoute:
     def __init__(self, queue: Queue, vhost: VHost, exchange: str) -> None:
         self.queue = queue
         self.vhost = vhost
+        self.router = vhost.router
         self.settings = queue.settings
         self.generation = vhost.generation
         self.exchange = short_string(exchange)
@@ -91,7 +71,7 @@ class LetterRoute:
         """The queues of a letter, which is plain; none where there is no exchange any more."""
         address = letter.address
         try:
-            found = self.vhost.router.route(address.exchange, [address.routing_key], None)
+            found = self.router.route(address.exchange, [address.routing_key], None)
         except UnknownExchange:
             return []
         queues = [self.vhost.queues[name] for name in found.queues if name in self.vhost.queues]
@@ -105,11 +85,23 @@ class DeadLetters:
     queues have made wait to be posted, and can be. is_posting: one is being published. refused: what full queues have
     refused in this turn, and are to post. published: how many went somewhere, by the type of their queue and by Reason;
     cycles_dropped: copies that did not because they would have come back. A letter counts when it is done, in both,
-    however often it was tried. cycles: those of the letter published last."""
+    however often it was tried. cycles: those of the letter published last.
 
-    def __init__(self, host: LetterHost) -> None:
-        self._host = host
-        self._deaths = Deaths(host.config.max_death_history_bytes)
+    vhosts: of the node, by name. is_alone(): whether this node is all there is to agree."""
+
+    def __init__(
+        self,
+        vhosts: dict[str, VHost],
+        discards: Discards,
+        clock: TurnClock,
+        max_death_history_bytes: int,
+        is_alone: Callable[[], bool],
+    ) -> None:
+        self._vhosts = vhosts
+        self._discards = discards
+        self._clock = clock
+        self._is_alone = is_alone
+        self._deaths = Deaths(max_death_history_bytes)
         self.backlog = 0
         self.is_posting = False
         self.refused: list[tuple[ClassicQueue, Message]] = []
@@ -133,7 +125,7 @@ class DeadLetters:
 
     def discard(self, queue: Queue) -> None:
         """A queue without a dead letter exchange drops a message that is above its delivery limit."""
-        self._host.discards.note(queue.declaration.vhost, queue.name, 1, self._host.clock.now)
+        self._discards.note(queue.declaration.vhost, queue.name, 1, self._clock.now)
 
     def post(self, queue: ClassicQueue, entry: Entry, reason: Reason, now: int) -> int:
         """Publish a dead letter of a classic queue. Returns how many queues have it, or UNDER_WAY: `queue.letters.done`
@@ -155,7 +147,7 @@ class DeadLetters:
             is_lost = Refusal.UNKNOWN in refusals
             if not is_lost:
                 self.count(queue, reason, cycles)
-            queue.letters.done(entry, is_lost, self._host.clock.now)
+            queue.letters.done(entry, is_lost, self._clock.now)
 
         receipt.seal(done)
 
@@ -180,7 +172,7 @@ class DeadLetters:
         """The same; returns to how many queues, -1 if there was none for it. makes_receipt: `_receipt` becomes the
         receipt, if one is needed: who has to agree is asked only then, as it takes long."""
         letter_route = self._letter_routes.get(queue)
-        if letter_route is None or not letter_route.holds(self._host.vhosts):
+        if letter_route is None or not letter_route.holds(self._vhosts):
             letter_route = self._find_letter_route(queue)
             if letter_route is None:
                 return -1
@@ -206,7 +198,7 @@ class DeadLetters:
         if (
             makes_receipt
             and (delayed or (letter_route.may_need_receipt and needs_receipt(queues)))
-            and not self._host.replication.is_alone
+            and not self._is_alone()
         ):
             receipt = self._receipt = JointReceipt()
         if vhost.taps is not None:
@@ -224,7 +216,7 @@ class DeadLetters:
     def _find_letter_route(self, queue: Queue) -> LetterRoute | None:
         """Where the letters of a queue go now; None: nowhere."""
         self.forget(queue)
-        vhost = self._host.vhosts.get(queue.declaration.vhost)
+        vhost = self._vhosts.get(queue.declaration.vhost)
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
             return None

@@ -58,12 +58,13 @@ class DelayedMessages:
         self.is_deleted = False
         self.last_segment = 0
         self.settled: list[int] = []
-        self._host = host
+        self._background = host.background
         self._timers = host.timers
         self._pager = host.store.pager
         self._store = host.store
         self._clock = host.clock
         self._vhost = vhost
+        self._router = vhost.router
         self._exchange = exchange
         self._next_number = 1
         self._due: list[tuple[int, int, Entry]] = []
@@ -112,7 +113,7 @@ class DelayedMessages:
         self._timer = None
         if not self._is_releasing:
             self._is_releasing = True
-            self._host.background.add(self._release_some)
+            self._background.add(self._release_some)
 
     def _release_some(self, now: int) -> bool:
         """One slice: route what is due, in the order in which it is due."""
@@ -183,7 +184,7 @@ class DelayedMessages:
 
     def _depends_on_headers(self) -> bool:
         """Whether it, or an exchange behind it, routes by more than the routing key."""
-        entry = self._vhost.router.get(self._exchange)
+        entry = self._vhost.find_exchange(self._exchange)
         if entry is None:
             return True
         exchange = entry.exchange
@@ -192,7 +193,7 @@ class DelayedMessages:
         if entry.alternate is not None:
             following.append(entry.alternate)
         return exchange.inner.routes_by_headers or any(
-            self._vhost.router.depends_on_message(name) for name in following
+            self._router.depends_on_message(name) for name in following
         )
 
     # -- what the journal has of old ---------------------------------------------------------------------------------

@@ -61,6 +61,14 @@ class VHost:
         self._shared_with: dict[str, dict[PublishRoute, None]] = {}
         self.router = Router(self.queues.__contains__, self._touched, later)
 
+    def find_queue(self, name: str) -> Queue | None:
+        """The queue of that name, None where there is none."""
+        return self.queues.get(name)
+
+    def find_exchange(self, name: str) -> ExchangeEntry | None:
+        """The exchange of that name, None where there is none."""
+        return self.router.get(name)
+
     def look_later(self, look: Task) -> Task:
         """Its queues and exchanges will look for the policies that apply to them, behind the look under way."""
         self.next_look = look

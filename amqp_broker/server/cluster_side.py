@@ -120,11 +120,21 @@ class ClusterSide:
         self._links.set_members(self._membership.addresses())
         driver.after_turn = self._follow
 
+    @property
+    def is_over(self) -> bool:
+        """Whether this node has to end: see `over`."""
+        return self.over.is_set()
+
+    @property
+    def why_over(self) -> str:
+        """Why its folder is not to be used any more."""
+        return self._acquaintances.reason
+
     def _follow(self) -> None:
         """At the end of a turn: members have come, gone or moved."""
         assert self._links is not None
         acquaintances = self._acquaintances
-        if acquaintances.is_over and not self.over.is_set():
+        if acquaintances.is_over and not self.is_over:
             self.is_released = self._membership.is_removed and self._node.is_ready
             if self.is_released:
                 log.warning("this node was removed from the cluster, and stops; to come back it needs an empty folder")
@@ -192,14 +202,14 @@ class ClusterSide:
         replication = self._replication
         await self._wait_while(
             lambda: (replication.is_alone or bool(replication.connected()))
-            and any(group.backlog_bytes() or group.settling for group in self._groups.all.values())
+            and any(group.backlog_bytes() or group.settling for group in self._groups)
         )
 
     async def _wait_while(self, condition: Callable[[], bool]) -> None:
         self._driver.wants_turn()
         deadline = time.monotonic() + HAND_OVER_S
         # Nothing goes on but the end: not worth an event of the node's.
-        while condition() and time.monotonic() < deadline and not self._driver.failed.done():  # noqa: ASYNC110
+        while condition() and time.monotonic() < deadline and not self._driver.has_failed:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
 
     async def close(self) -> None:

@@ -157,6 +157,11 @@ class Driver:
         background.set_patience(TimedPace(config.management_turn_time_us / 1_000_000.0))
         node.turn_share.set_pace(TimedPace(_BULK_S))
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the node must stop: see `failed`."""
+        return self.failed.done()
+
     def now(self) -> int:
         """Milliseconds since the epoch; a step of the wall clock does not reach a running node."""
         milliseconds = (monotonic_time() + self._clock_offset) * 1000

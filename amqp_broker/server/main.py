@@ -261,9 +261,9 @@ class Run:
             await self._cluster.close()
             driver.stop_threads()
             self._audit.close()
-        failure = driver.failed.exception() if driver.failed.done() else None
-        if failure is None and self._cluster.over.is_set() and not self._cluster.is_released:
-            raise FolderGivenUp(self._node.acquaintances.reason)
+        failure = driver.failed.exception() if driver.has_failed else None
+        if failure is None and self._cluster.is_over and not self._cluster.is_released:
+            raise FolderGivenUp(self._cluster.why_over)
         if failure is None:
             if is_ready:
                 self._system.close()
@@ -354,7 +354,7 @@ class Run:
         self._manager.stops()
         self._management.tell_to_stop()
         self._listeners.close()
-        if self._driver.failed.done():
+        if self._driver.has_failed:
             return
         await self._cluster.hand_over()
         await self._close_connections()
@@ -369,9 +369,9 @@ class Run:
         deadline = time.monotonic() + config.shutdown_timeout_ms / 1000
         # Clients leave one by one, and nothing goes on but the end: not worth an event of the node's.
         clients = node.clients
-        while clients.connections and time.monotonic() < deadline and not driver.failed.done():  # noqa: ASYNC110
+        while clients.connections and time.monotonic() < deadline and not driver.has_failed:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        for connection in list(clients.connections.values()):
+        for connection in clients.all():
             if connection.transport is not None:
                 connection.transport.abort()
         await asyncio.sleep(0)

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from exchanges.router import ExchangeEntry
     from queues.recovery import RecoveredQueue
+    from raft.host import RaftHost
+    from storage.journal import Journal
 
 log = logging.getLogger("amqp_broker")
 
@@ -94,6 +96,7 @@ class Broker:
     def __init__(
         self,
         config: Config,
+        journal: Journal,
         store: MessageStore,
         timers: Timers,
         background: Background,
@@ -101,6 +104,7 @@ class Broker:
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self.config = config
+        self._journal = journal
         self.store = store
         self.timers = timers
         self.background = background
@@ -112,7 +116,9 @@ class Broker:
         self.vhost_names: SortedKeys[str] = SortedKeys()
         self.reply_consumers = ReplyConsumers(random_bytes)
         self.discards = Discards(timers)
-        self.dead_letters = DeadLetters(self)
+        self.dead_letters = DeadLetters(
+            self.vhosts, self.discards, clock, config.max_death_history_bytes, lambda: self.replication.is_alone
+        )
         self.queue_count = 0
         self._next_transient_id = TRANSIENT_IDS
         self.unroutable = self.returned = 0
@@ -129,6 +135,7 @@ class Broker:
         self.hashing = Hashing()
         self.declarations = Declarations(self)
         # What `join` and `serve` bring: they are built on this object.
+        self._raft: RaftHost
         self.replication: Replication
         self.groups: QuorumGroups
         self.remote_queues: RemoteQueues
@@ -136,13 +143,17 @@ class Broker:
         self.lease_expiry: LeaseWatch
         self.types: dict[str, QueueType] = make_types(self)
 
-    def join(self, replication: Replication, groups: QuorumGroups) -> None:
+    def join(self, raft: RaftHost, replication: Replication, groups: QuorumGroups) -> None:
         """How its changes get to the other nodes. Before anything is proposed or recovered."""
-        self.replication, self.groups = replication, groups
+        self._raft, self.replication, self.groups = raft, replication, groups
 
     def serve(self, homes: RemoteQueues, apps: StagedApps, lease_expiry: LeaseWatch) -> None:
         """The queues of other nodes, and what is leased of its own. Before `start`."""
         self.remote_queues, self.apps, self.lease_expiry = homes, apps, lease_expiry
+
+    def has(self, vhost: VHost) -> bool:
+        """Whether a virtual host is there still, and not another one of its name."""
+        return self.vhosts.get(vhost.name) is vhost
 
     def record_unroutable(self, vhost: str, raw: bytes, user: str, peer: object, is_returned: bool) -> None:
         """A message went to no queue (UnroutableRing.add). is_returned: its publisher is told."""
@@ -165,7 +176,7 @@ class Broker:
     def unsettled_proposal(self) -> Proposal | None:
         """For an answer that relies on what this node has removed before, maybe for another client: the newest proposal
         that is not applied yet."""
-        return self.replication.stream.last
+        return self.replication.newest_proposal()
 
     @property
     def is_clustered(self) -> bool:
@@ -190,19 +201,18 @@ class Broker:
 
     def recover(self, now: int) -> None:
         """Read the journal. Raises StorageError."""
-        host = self.replication.host
-        for segment, kind, payload in self.store.journal.recover(self.config.recover):
+        journal, raft = self._journal, self._raft
+        for segment, kind, payload in journal.recover(self.config.recover):
             if kind >= FIRST_RAFT_KIND:
-                host.feed_recovered(segment, kind, bytes(payload))
+                raft.feed_recovered(segment, kind, bytes(payload))
             else:
                 self.recovery.take(segment, kind, bytes(payload))
-        self.store.synced(self.store.journal.position)
-        journal = self.store.journal
+        self.store.synced(journal.position)
         if journal.torn_tail is not None:
             log.warning("cut a torn tail: %s", journal.torn_tail)
         for part in journal.set_aside:
             log.warning("set a damaged part aside: %s", part)
-        if journal.set_aside and METADATA_GROUP not in host.recovered_groups:
+        if journal.set_aside and METADATA_GROUP not in raft.recovered_groups:
             log.warning("nothing is left of the metadata: virtual hosts, users and queues are those of a first start")
 
     def start(self, now: int) -> None:
@@ -224,7 +234,7 @@ class Broker:
                 log.warning("set a damaged page aside: %s", line)
         seen = list(recovery.queues)
         recovery.finish(ids, self.config.recover)
-        held = [queue_id for group in self.groups.all.values() for queue_id in group.machine.queue_ids()]
+        held = [queue_id for group in self.groups for queue_id in group.machine.queue_ids()]
         ids += recovery.leases
         ids += [queue_id for queue_id, letters in recovery.last_letters.items() if letters.items]
         if self.config.recover:
@@ -263,10 +273,10 @@ class Broker:
     def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
         """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
         given again, or their messages would turn up in new queues."""
-        journal, page_store = self.store.journal, self.store.page_store
+        journal, page_store = self._journal, self.store.page_store
         unknown = [queue_id for queue_id in held if self.metadata.queue_by_id(queue_id) is None]
         seen += [*held, *page_store.stored_queues()]
-        if not journal.set_aside and not self.replication.host.losses:
+        if not journal.set_aside and not self._raft.losses:
             page_store.drop_orphans({*ids, *held})
         else:
             for queue_id in page_store.stored_queues():
@@ -319,8 +329,9 @@ class Broker:
                 binding.binding_key,
                 decode_table(binding.arguments_raw),
             )
+        recovered = self.recovery.queues
         for delayed in vhost.delayed.values():
-            delayed.restore(self.recovery.queues.get(delayed.queue_id), now)
+            delayed.restore(recovered.get(delayed.queue_id), now)
         vhost.changed()
         return vhost
 
@@ -558,4 +569,4 @@ class Broker:
 
     def wait_for_disk(self) -> None:
         """See TypeHost."""
-        self.replication.stream.wait_for_disk(self.store.journal.position)
+        self.replication.wait_for_disk()

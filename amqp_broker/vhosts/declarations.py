@@ -71,6 +71,8 @@ class Declarations:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._metadata = broker.metadata
+        self._reply_consumers = broker.reply_consumers
         self._clock = broker.clock
         self._condemned: set[Queue] = set()
 
@@ -101,7 +103,7 @@ class Declarations:
         vhost, session = declarer.vhost, declarer.session
         name = method.queue.replace("\r", "").replace("\n", "")
         if name == REPLY_TO or name.startswith(REPLY_PREFIX):
-            if name != REPLY_TO and not self._broker.reply_consumers.may_exist(name):
+            if name != REPLY_TO and not self._reply_consumers.may_exist(name):
                 raise not_found("queue", name, vhost.name)
             return name, None
         if method.passive:
@@ -322,7 +324,7 @@ class Declarations:
             if queue in self._condemned:
                 self._condemned.discard(queue)
                 is_there = vhost.queues.get(queue.name) is queue
-                if is_there and self._broker.vhosts.get(vhost.name) is vhost:
+                if is_there and self._broker.has(vhost):
                     self.remove_queue(vhost, queue)
             if number % _QUEUES_AT_ONCE == 0:
                 yield None
@@ -502,7 +504,7 @@ class Declarations:
         self, vhost: VHost, destination: Destination, source: str, key: str, arguments: Table
     ) -> BindingRecord | None:
         """The durable binding that equals this one, whose octets may differ."""
-        for record in self._broker.metadata.bindings_to(vhost.name, destination.kind, destination.name):
+        for record in self._metadata.bindings_to(vhost.name, destination.kind, destination.name):
             if (record.source, record.binding_key) == (source, key) and (
                 record.arguments_raw == arguments.raw or dict(decode_table(record.arguments_raw)) == dict(arguments)
             ):
@@ -535,7 +537,7 @@ class Declarations:
 
     def _has_records(self, vhost: VHost, entry: ExchangeEntry, destination: Destination) -> bool:
         """Whether the metadata know both ends of a binding, and so have to know it too."""
-        metadata = self._broker.metadata
+        metadata = self._metadata
         if metadata.exchange(vhost.name, entry.name) is None:
             return False
         if destination.kind == QUEUE:

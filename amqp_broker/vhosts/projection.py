@@ -20,8 +20,10 @@ from exchanges.bindings import EXCHANGE, Destination
 from queues.arguments import ArgumentError, WrongArgument
 
 if TYPE_CHECKING:
+    from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
+    from amqp_broker.vhosts.declarations import Declarations
 
 log = logging.getLogger("amqp_broker.cluster")
 
@@ -33,9 +35,18 @@ class Projection:
     """
 
     def __init__(
-        self, broker: Broker, close_vhost: Callable[[str], None], close_user: Callable[[str], None]
+        self,
+        broker: Broker,
+        metadata: Metadata,
+        vhosts: dict[str, VHost],
+        declarations: Declarations,
+        close_vhost: Callable[[str], None],
+        close_user: Callable[[str], None],
     ) -> None:
         self._broker = broker
+        self._metadata = metadata
+        self._vhosts = vhosts
+        self._declarations = declarations
         self._close_vhost = close_vhost
         self._close_user = close_user
         self.is_live = False
@@ -58,12 +69,12 @@ class Projection:
                 if command["op"] == "user.delete":
                     self._close_user(command["user"])
             elif subject in ("policy", "operator_policy"):
-                vhost = self._broker.vhosts.get(command["vhost"])
+                vhost = self._vhosts.get(command["vhost"])
                 if vhost is not None:
                     return self._broker.apply_policies(vhost)
             elif subject == "partitions":
-                if command["vhost"] in self._broker.vhosts:
-                    self._broker.add_partitions(self._broker.vhosts[command["vhost"]], command["name"])
+                if command["vhost"] in self._vhosts:
+                    self._broker.add_partitions(self._vhosts[command["vhost"]], command["name"])
             elif subject in ("exchange", "queue", "binding"):
                 self._declared(subject, verb, command, is_own)
             elif subject in ("node", "member"):
@@ -76,31 +87,29 @@ class Projection:
         return changed
 
     def _apply_all_policies(self) -> None:
-        broker = self._broker
-        for vhost in broker.vhosts.values():
-            broker.apply_policies(vhost)
+        for vhost in self._vhosts.values():
+            self._broker.apply_policies(vhost)
 
     def replaced(self) -> None:
         """Everything may differ."""
         if not self.is_live:
             return
-        broker = self._broker
-        known = {record.name for record in broker.metadata.vhosts()}
-        for name in [name for name in broker.vhosts if name not in known]:
+        known = {record.name for record in self._metadata.vhosts()}
+        for name in [name for name in self._vhosts if name not in known]:
             self._vhost("delete", name)
         self._drop_missing()
-        for record in broker.metadata.vhosts():
+        for record in self._metadata.vhosts():
             self._complete(record.name)
-        for vhost in broker.vhosts.values():
+        for vhost in self._vhosts.values():
             vhost.changed()  # users and permissions may have, too
 
     # -- virtual hosts -------------------------------------------------------------------------------------------------
 
     def _vhost(self, verb: str, name: str) -> Task | None:
         broker = self._broker
-        if verb == "put" and name not in broker.vhosts:
+        if verb == "put" and name not in self._vhosts:
             broker.build_vhost(name)
-        elif verb == "delete" and name in broker.vhosts:
+        elif verb == "delete" and name in self._vhosts:
             self._close_vhost(name)
             return broker.forget_vhost(name)
         return None
@@ -109,7 +118,7 @@ class Projection:
 
     def _declared(self, subject: str, verb: str, command: Command, is_own: bool) -> None:
         broker = self._broker
-        vhost = broker.vhosts.get(command["vhost"])
+        vhost = self._vhosts.get(command["vhost"])
         if vhost is None:
             return
         if subject == "binding":
@@ -117,14 +126,14 @@ class Projection:
         elif verb == "declare":
             name = command["name"]
             if subject == "exchange":
-                record = broker.metadata.exchange(vhost.name, name)
+                record = self._metadata.exchange(vhost.name, name)
                 if record is not None and vhost.router.get(name) is None:
                     broker.add_exchange(
                         vhost, name, record.type, record.durable, record.auto_delete, record.internal,
                         decode_table(record.arguments_raw),
                     )  # fmt: skip
             else:
-                queue_record = broker.metadata.queue(vhost.name, name)
+                queue_record = self._metadata.queue(vhost.name, name)
                 if queue_record is not None:
                     broker.add_recorded_queue(vhost, queue_record)
         elif subject == "exchange":
@@ -152,42 +161,42 @@ class Projection:
         """Whether what the metadata have under this name is there at run time, too."""
         if destination.kind == EXCHANGE:
             return vhost.router.get(destination.name) is not None
-        queue, record = vhost.queues.get(destination.name), self._broker.metadata.queue(vhost.name, destination.name)
+        queue, record = vhost.queues.get(destination.name), self._metadata.queue(vhost.name, destination.name)
         return queue is not None and record is not None and queue.queue_id == record.queue_id
 
     def _clean_up(self, vhost: VHost, sources: list[str], is_own: bool) -> None:
         """Exchanges that lost their last binding: the node that removed it proposes their end."""
         if is_own:
-            self._broker.declarations.remove_abandoned(vhost, sources)
+            self._declarations.remove_abandoned(vhost, sources)
 
     def _drop_missing(self) -> None:
         """What is there at run time and not in the metadata any more, or is there as another."""
         broker = self._broker
-        for vhost in list(broker.vhosts.values()):
+        for vhost in list(self._vhosts.values()):
             for queue in list(vhost.queues.values()):
-                record = broker.metadata.queue(vhost.name, queue.name)
+                record = self._metadata.queue(vhost.name, queue.name)
                 if broker.is_recorded(queue) and (record is None or record.queue_id != queue.queue_id):
                     broker.forget_recorded_queue(vhost, queue.name, queue.queue_id)
             for entry in vhost.router.entries():
-                if entry.durable and broker.metadata.exchange(vhost.name, entry.name) is None:
+                if entry.durable and self._metadata.exchange(vhost.name, entry.name) is None:
                     broker.forget_exchange(vhost, entry.name)
 
     def _complete(self, name: str) -> None:
         """What the metadata have of a virtual host, and is not there."""
         broker = self._broker
-        vhost = broker.vhosts.get(name)
+        vhost = self._vhosts.get(name)
         if vhost is None:
             broker.build_vhost(name)
             return
-        for record in broker.metadata.exchanges(name):
+        for record in self._metadata.exchanges(name):
             if vhost.router.get(record.name) is None:
                 broker.add_exchange(
                     vhost, record.name, record.type, record.durable, record.auto_delete, record.internal,
                     decode_table(record.arguments_raw),
                 )  # fmt: skip
-        for queue_record in broker.metadata.queues(name):
+        for queue_record in self._metadata.queues(name):
             broker.add_recorded_queue(vhost, queue_record)
-        wanted = broker.metadata.bindings(name)
+        wanted = self._metadata.bindings(name)
         known = {
             (each.source, each.destination_kind, each.destination, each.binding_key, each.arguments_raw)
             for each in wanted

@@ -8,6 +8,7 @@ from amqp_broker.links import levels
 from amqp_broker.links.frame_kinds import SINCE, FrameKind
 from amqp_broker.links.levels import FOLDER_FORMATS, LEAST, LEVEL, OWN, Levels, read_levels, why_refused
 from amqp_broker.links.tenants import Tenants
+from raft.outbox import Outbox
 from storage.folder_format import BASE_VERSION, FORMAT_VERSION
 from tests.node.node_cluster import NodeCluster
 
@@ -45,7 +46,7 @@ def test_who_names_no_level_is_of_the_first() -> None:
 
 
 def test_a_frame_of_a_later_level_is_not_said_to_who_does_not_know_it() -> None:
-    tenants = Tenants()
+    tenants = Tenants(Outbox())
     send = tenants.register(FrameKind.MANAGEMENT, lambda name, payload, now: None)
     tenants.link_up("n2", 1)
     tenants.link_up("n3", 2)

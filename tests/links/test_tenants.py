@@ -9,6 +9,7 @@ from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.levels import LEVEL
 from amqp_broker.links.tenants import Tenants
 from raft.errors import PeerProtocolError
+from raft.outbox import Outbox
 from raft.wire import decode, encode
 
 #: A frame of each kind as it was written when Raft still carried them (commit eaf47b6), or first.
@@ -60,7 +61,7 @@ class Link:
     """Tenants of a node that is linked to n2, and what each was given."""
 
     def __init__(self) -> None:
-        self.tenants = Tenants()
+        self.tenants = Tenants(Outbox())
         self.given: list[tuple[FrameKind | None, str, bytes, int]] = []
         self.tenants.register_raft(lambda name, frame, now: self.given.append((None, name, frame, now)))
         self.senders = {kind: self.tenants.register(kind, self._of(kind)) for kind in FrameKind}

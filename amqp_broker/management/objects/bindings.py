@@ -108,7 +108,7 @@ class Bindings(Kind[Bound, Bound]):
 
     @staticmethod
     def _is_bound(bound: Bound) -> bool:
-        entry = bound.vhost.router.get(bound.source)
+        entry = bound.vhost.find_exchange(bound.source)
         binding = bound.binding
         return entry is not None and (
             bound.source == DEFAULT_EXCHANGE

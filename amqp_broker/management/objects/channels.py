@@ -44,8 +44,8 @@ class Channels(Kind[Channel, Channel]):
             "name": channel_name,
             "number": lambda one: one.channel_id,
             "node": lambda one: self.node_name,
-            "user": lambda one: one.connection.session.user,
-            "user_who_performed_action": lambda one: one.connection.session.acting or one.connection.session.user,
+            "user": lambda one: one.session.user,
+            "user_who_performed_action": lambda one: one.session.acting or one.session.user,
             "vhost": lambda one: one.vhost.name,
             "state": lambda one: "closing" if one.is_closing else ("running" if one.is_flowing else "flow"),
             "confirm": lambda one: one.is_confirming,
@@ -87,7 +87,7 @@ class Channels(Kind[Channel, Channel]):
     def walk(self, after: Cursor | None, is_shown: Callable[[Connection], bool]) -> Things[Channel]:
         """Those of connections that somebody wants."""
         if after is not None:
-            one = self.clients.connections.get(after[0])
+            one = self.clients.find(after[0])
             if one is not None and is_shown(one):
                 yield from self._of(one, after[1])
         for found in self._connections.walk(after, is_shown):

@@ -88,7 +88,7 @@ class Connections(Kind[Connection, Connection]):
         last = after[0] if after is not None else None
         while numbers := clients.numbers.after(last, LOOK):
             for number in numbers:
-                one = clients.connections.get(number)
+                one = clients.find(number)
                 if one is not None and is_shown(one):
                     yield (number,), one
             last = numbers[-1]

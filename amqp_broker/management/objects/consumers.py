@@ -65,7 +65,7 @@ class Consumers(Kind[ChannelConsumer, ChannelConsumer]):
         def is_shown(one: Connection) -> bool:
             return one.vhost is not None and scope.covers(one.vhost.name)
 
-        if after is not None and (one := self.clients.connections.get(after[0])) is not None:
+        if after is not None and (one := self.clients.find(after[0])) is not None:
             channel = one.channels.get(after[1])
             if channel is not None and is_shown(one):
                 yield from self._of(channel, after[2])

@@ -42,7 +42,7 @@ class VhostThings(Kind[Thing, Seen]):
                         yield (vhost_name, name), thing
                 last = found[-1]
                 yield None
-                if self.broker.vhosts.get(vhost_name) is not vhost:
+                if not self.broker.has(vhost):
                     break
 
     def find(self, scope: Scope, request: Request) -> Steps:

@@ -89,7 +89,7 @@ class DetachReceipt(Receipt):
 
     def complete(self, refusal: Refusal | None) -> None:
         """It is done."""
-        self._sink.delivery_owners.pop(self._delivery_owner.number, None)
+        self._sink.forget_owner(self._delivery_owner)
 
 
 class CommandSink(WriteGroup):
@@ -122,6 +122,10 @@ class CommandSink(WriteGroup):
     def new_consumer(self) -> int:
         """A number for an Attach or a Get."""
         raise NotImplementedError
+
+    def forget_owner(self, delivery_owner: ProxyConsumer) -> None:
+        """Nothing comes for a consumer any more."""
+        self.delivery_owners.pop(delivery_owner.number, None)
 
     def touch(self) -> None:
         """There is something to settle: `flush` has to be called at the end of this turn."""

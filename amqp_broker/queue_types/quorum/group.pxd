@@ -20,6 +20,7 @@ cdef class QueueGroup(CommandSink):
     cdef public object letters
     cdef public object host
     cdef object _discard
+    cdef object _discards
     cdef QuorumGroups _groups
     cdef long long _node_down_ms
     cdef long long _role_changes

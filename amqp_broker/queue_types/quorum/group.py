@@ -177,6 +177,7 @@ class QueueGroup(CommandSink):
         self.letters = DeadLetterPublisher(self, groups, host.store, host.background)
         self._groups = groups
         self.host = host
+        self._discards = host.discards
         self.background = host.background
         self._discard = self.machine.discard_some
         self._node_down_ms = config.node_down_ms
@@ -416,7 +417,7 @@ class QueueGroup(CommandSink):
         elif isinstance(effect, Discarded):
             queue = self.queues.get(effect.queue_id)
             if queue is not None:
-                self.host.discards.note(queue.declaration.vhost, queue.name, effect.messages, self.clock.now)
+                self._discards.note(queue.declaration.vhost, queue.name, effect.messages, self.clock.now)
         elif isinstance(effect, SessionClosed):
             self._is_session_closed = True
         elif isinstance(effect, QueueGone):
@@ -653,7 +654,7 @@ class QueueGroup(CommandSink):
 def _newest_session(raft: Group, machine: QueueGroupMachine, own: str) -> int:
     """Of this node, as far as the log knows."""
     newest = int(machine.last_session_of(own))
-    for data, _, _, kind in raft.member.log.entries:
+    for data, _, _, kind in raft.entries:
         if kind == REGULAR and data:
             origin, session = origin_of(data)
             if origin == own:

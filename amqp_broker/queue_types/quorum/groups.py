@@ -7,7 +7,7 @@ other they say at the end of the turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from amqp_broker.links.frame_kinds import FrameKind
@@ -92,6 +92,9 @@ class QuorumGroups:
     def is_behind(self) -> bool:
         """Whether publishers have to wait: a group has not applied publish_backlog of what was submitted."""
         return bool(self._behind)
+
+    def __iter__(self) -> Iterator[QueueGroup]:
+        return iter(self.all.values())
 
     def of(self, queue_id: int) -> QueueGroup:
         """The group that a quorum queue is in."""

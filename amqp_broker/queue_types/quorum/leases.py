@@ -19,6 +19,7 @@ from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLeas
 from queues.quorum.leases import QuorumLease
 
 if TYPE_CHECKING:
+    from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.quorum.queue import QuorumQueue
     from queues.quorum.queue import QuorumQueue as StateOfQueue
 
@@ -40,14 +41,16 @@ class QuorumLeases:
     step_messages = 4096
     is_local = False
 
-    def __init__(self, queue: QuorumQueue, lease_expires: Callable[[], int | None]) -> None:
+    def __init__(self, queue: QuorumQueue, group: QueueGroup, lease_expires: Callable[[], int | None]) -> None:
         self._queue = queue
+        self._group = group
+        self._machine = group.machine
         self.lease_expires = lease_expires
 
     @property
     def _state(self) -> StateOfQueue | None:
         """The queue as this node has applied it; None if it has not yet, or not any more."""
-        return self._queue.group.machine.queue_state(self._queue.queue_id)
+        return self._machine.queue_state(self._queue.queue_id)
 
     def ready(self) -> ReadyMessages:
         """See LeaseSource."""
@@ -61,7 +64,7 @@ class QuorumLeases:
 
     def groups(self) -> dict[str, QuorumLease]:
         """By name, as of what this node has applied; to be read only."""
-        return self._queue.group.machine.lease_groups(self._queue.queue_id)
+        return self._machine.lease_groups(self._queue.queue_id)
 
     def ready_count(self) -> int:
         """How many messages a claim would find, as of what this node has applied."""
@@ -97,7 +100,7 @@ class QuorumLeases:
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, when something is ready that no consumer takes. The last one who asks is called."""
-        self._queue.group.watch(self._queue.queue_id, wake)
+        self._group.watch(self._queue.queue_id, wake)
 
     def _submit(self, command: LeaseCommand, then: Done) -> None:
         queue = self._queue

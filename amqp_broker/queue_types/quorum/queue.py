@@ -53,9 +53,12 @@ class QuorumQueue(QueueProxy):
         super().__init__(declaration.name, queue_id, True, group)
         self.declaration = declaration
         self.group = group
+        self._machine = group.machine
+        self._raft = group.raft
+        self._dead_letters = group.host.dead_letters
         self.counts_returns = True
         self.is_prepared = False
-        self._leases = QuorumLeases(self, lease_expires)
+        self._leases = QuorumLeases(self, group, lease_expires)
         self._find_settings = find_settings
         self._take_settings(find_settings())
 
@@ -79,7 +82,7 @@ class QuorumQueue(QueueProxy):
     def prepare(self) -> None:
         """The first command of this node: it comes behind one that makes the queue, should nobody have made it yet."""
         self.is_prepared = True
-        if self.group.machine.settings_of(self.queue_id) is None:
+        if self._machine.settings_of(self.queue_id) is None:
             self.group.submit(self.open_command())
 
     def open_command(self) -> OpenQueue | OpenCursor:
@@ -88,7 +91,7 @@ class QuorumQueue(QueueProxy):
 
     def publish_letter(self, message: Message, reason: Reason, now: int, receipt: Receipt) -> bool:
         """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""
-        return self.group.host.dead_letters.publish(self, message, reason, now, receipt)
+        return self._dead_letters.publish(self, message, reason, now, receipt)
 
     def letter_cycles(self) -> int:
         """In how many queues the letter published last was not because it would have come back."""
@@ -111,11 +114,11 @@ class QuorumQueue(QueueProxy):
 
     def _state(self) -> RulesOfQueue | None:
         """What its log has made of it, as far as this node has applied it."""
-        return self.group.machine.queue_state(self.queue_id)
+        return self._machine.queue_state(self.queue_id)
 
     def statistics(self) -> QueueStatistics:
         """Its figures, as of what this node has applied."""
-        return self.group.machine.statistics(self.queue_id) or _NOTHING
+        return self._machine.statistics(self.queue_id) or _NOTHING
 
     def message_count(self) -> int:
         """How many messages are ready."""
@@ -139,7 +142,7 @@ class QuorumQueue(QueueProxy):
 
     def add_counts(self, sums: QueueSums) -> None:
         """See Queue: the node that leads its group counts it."""
-        if self.group.raft.is_leader:
+        if self._raft.is_leader:
             found = self.statistics()
             sums.add_held(found.ready, found.ready_bytes, found.unacked, found.consumers)
             sums.add_delayed(found.delayed)
