@@ -1,4 +1,4 @@
-"""CompactionWeather: a run with streams that each node compacts for itself.
+"""CompactionWeather: a run with streams that each node compacts for itself, and one of which it compresses, too.
 
 Again and again the copies of all nodes are compared, record by record, with what was published:
 
@@ -29,7 +29,7 @@ class CompactionWeather(StreamWeather):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.compacted = [
-            StreamKind("values", is_compacted=True),
+            StreamKind("values", is_compacted=True, is_packed=True),
             StreamKind("values-kept", max_bytes=20_000, is_compacted=True),
         ]
         self.stream_kinds += self.compacted
@@ -37,6 +37,7 @@ class CompactionWeather(StreamWeather):
         self.consumers = [_Consumer(f"reader{number}", self) for number in range(4)]
         for node in self.nodes.values():
             object.__setattr__(node.config, "stream_compaction_ms", self.chance.choice([10, 30]))
+            object.__setattr__(node.config, "stream_compression_ms", 10)
             object.__setattr__(node.config, "stream_compaction_percent", self.chance.choice([1, 30]))
             object.__setattr__(node.config, "stream_compaction_keys_bytes", self.chance.choice([600, 100_000]))
 
@@ -71,6 +72,7 @@ class CompactionWeather(StreamWeather):
                 except (CorruptRecord, OSError):
                     continue
                 found.append((node.name, there))
+                self.counts["packed pages seen"] += sum(part.is_packed for part in stream.log.parts())
                 self.counts["records taken"] += stream.next - stream.first - len(there)
             self.counts["tombstones taken"] += len(gone)
             for name, there in found:

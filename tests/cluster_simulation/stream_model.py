@@ -52,7 +52,8 @@ class Published:
 @dataclass(frozen=True, slots=True)
 class StreamKind:
     """How a stream is declared, and what a model has to know of it. partitions: how many it has; whole, keys: of one
-    that is a partition: the stream's name, and which keys are its own. is_compacted: by those of its messages."""
+    that is a partition: the stream's name, and which keys are its own. is_compacted: by those of its messages.
+    is_packed: pages that have left RAM are compressed."""
 
     name: str
     max_bytes: int | None = None
@@ -61,6 +62,7 @@ class StreamKind:
     whole: str = ""
     keys: tuple[str, ...] = ()
     is_compacted: bool = False
+    is_packed: bool = False
 
     @property
     def table(self) -> dict[str, object]:
@@ -75,6 +77,8 @@ class StreamKind:
         if self.is_compacted:
             key = {"x-stream-key": "header:x-stream-key", "x-stream-tombstone-age": "0s"}
             table |= {"x-stream-compact": True, **key}
+        if self.is_packed:
+            table["x-stream-compression"] = "zlib"
         return table
 
     @property
