@@ -33,7 +33,7 @@ _ASK_MS = 1000
 
 class QuorumGroups:
     """all: by number. is_active: there are quorum queues. is_busy: a group has something to do at the end of this turn.
-    is_ready, is_alone: of the node's metadata (Replication). pagers: the node's, for classic queues, and those of the
+    has_lists: groups are, or were, on some of the nodes only.     is_ready, is_alone: of the node's metadata (Replication). pagers: the node's, for classic queues, and those of the
     groups. synced_position: up to where the journal is on the disk."""
 
     def __init__(
@@ -51,6 +51,8 @@ class QuorumGroups:
         self._raft = raft
         self._linked = tenants.linked
         self._send_batch = tenants.register(FrameKind.QUEUE_BATCH, self._on_batch)
+        self.send_request = tenants.register(FrameKind.GUEST_REQUEST, self._on_guest_request)
+        self.send_answer = tenants.register(FrameKind.GUEST_ANSWER, self._on_guest_answer)
         self._transfers = transfers
         self._host = host
         self.clock = clock
@@ -60,6 +62,8 @@ class QuorumGroups:
         self.pagers = [host.store.pager]
         self.is_active = False
         self.is_busy = False
+        self.has_lists = False
+        self._lists_seen = 0
         self.synced_position = 0
         #: Who is told how long things take, if anybody is.
         self.timings: Timings | None = None
@@ -116,15 +120,15 @@ class QuorumGroups:
         itself comes before them, in the group of the first."""
         groups = self.all
         used = dict.fromkeys(groups, 0)
-        led = dict.fromkeys([group.raft.leader for group in groups.values()], 0)
+        led = dict.fromkeys([group.leader for group in groups.values()], 0)
         ids: list[int] = []
         for _ in range(count):
             chosen = min(
                 groups,
-                key=lambda each: (used[each], led[groups[each].raft.leader], len(groups[each].queues), each),
+                key=lambda each: (used[each], led[groups[each].leader], len(groups[each].queues), each),
             )
             used[chosen] += 1
-            led[groups[chosen].raft.leader] += 1
+            led[groups[chosen].leader] += 1
             for _ in range(1 if ids else 2):
                 lowest = ids[-1] + 1 if ids else next_queue_id
                 ids.append(lowest + (chosen - 1 - lowest) % len(groups))
@@ -192,6 +196,26 @@ class QuorumGroups:
             return
         group.receive_batch(name, payload[4:], now)
 
+    def _on_guest_request(self, name: str, payload: bytes, now: int) -> None:
+        group = self._group_of_frame(name, payload)
+        if group is not None:
+            group.receive_request(name, payload, now)
+            self.touch(group.group_id)
+
+    def _on_guest_answer(self, name: str, payload: bytes, now: int) -> None:
+        group = self._group_of_frame(name, payload)
+        if group is not None:
+            group.receive_answer(name, payload, now)
+            self.touch(group.group_id)
+
+    def _group_of_frame(self, name: str, payload: bytes) -> QueueGroup | None:
+        """Of a guest's frame, or of one for a guest."""
+        number = int.from_bytes(payload[2:6], "big")
+        group = self.all.get(number)
+        if group is None:
+            log.error("%s speaks of queue group %d, which is not here", name, number)
+        return group
+
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there."""
         self.synced_position = position
@@ -249,6 +273,11 @@ class QuorumGroups:
 
     def work(self, now: int) -> None:
         """What this turn has to say to groups is said; before the journal is looked at for its length."""
+        if self._host.metadata.group_generation != self._lists_seen:
+            self._lists_seen = self._host.metadata.group_generation
+            self.has_lists = self.has_lists or self._host.metadata.has_group_lists
+            if self.has_lists:
+                self.touch_all(now)
         for group_id in self._changed:
             if group_id in self.all:
                 self._touched[group_id] = None
