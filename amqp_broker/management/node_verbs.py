@@ -144,7 +144,7 @@ class NodeVerbs:
         counts, replication = self._counts, self._replication
         critical: set[int] = set()
         for group_id, group in replication.host.groups.items():
-            voters = group.members
+            voters = self._voters(group_id) or group.members
             linked = [each for each in voters if each == replication.own_node or counts.membership.is_linked(each)]
             if len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters):
                 critical.add(group_id)
@@ -164,9 +164,21 @@ class NodeVerbs:
             "below_connection_limit": counts.clients.open_count < counts.clients.max_connections,
             "quorum_critical": queues,
             "leaderless_groups": sorted(
-                group_id for group_id, group in replication.host.groups.items() if group.leader is None
+                group_id
+                for group_id, group in replication.host.groups.items()
+                if group.leader is None and not self._has_leader_elsewhere(group_id)
             ),
         }
+
+    def _voters(self, group_id: int) -> tuple[str, ...]:
+        """Of a group of queues, whether this node is a member of it or not."""
+        found = self._counts.groups.all.get(group_id)
+        return found.members() if found is not None else ()
+
+    def _has_leader_elsewhere(self, group_id: int) -> bool:
+        """Whether this node is a guest of a group, and attached to who leads it."""
+        found = self._counts.groups.all.get(group_id)
+        return found is not None and found.leader is not None
 
     def _queues_in(self, groups: set[int]) -> Steps:
         """Its result: queues whose groups these are, a bounded number of them."""

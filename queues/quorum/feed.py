@@ -7,7 +7,7 @@ it has heard (`Heard`), and the difference to the state is what it has missed, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from queues.quorum.effects import Confirmed, Effect, Refused
 from queues.quorum.state import Origin
@@ -43,7 +43,8 @@ def as_origin(name: str, heard: Heard) -> Origin:
     origin.begin(heard.session)
     origin.last_sequence = heard.last_sequence
     origin.next_notice = heard.next_notice
-    origin.consumers = {number: Known(following) for number, following in heard.consumers.items()}
+    consumers: dict[int, Any] = {number: Known(following) for number, following in heard.consumers.items()}
+    origin.consumers = consumers
     return origin
 
 

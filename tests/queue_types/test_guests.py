@@ -10,7 +10,7 @@ from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import consume, declare
-from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, names, publish
+from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
 
 GROUP = 1
 
@@ -71,7 +71,8 @@ def test_a_guest_has_nothing_of_the_group_and_uses_it_all_the_same(cluster: Node
     assert confirmed(client) == 3
     assert not group(cluster.nodes[guest]).machine.queue_ids()
     (got,) = answer(cluster, client, methods.BasicGet(0, "q", True))
-    assert got.name == "basic.get-ok" and got.message_count == 2
+    assert got.name == "basic.get-ok"
+    assert got.message_count == 2
     (ok,) = answer(cluster, client, methods.QueueDeclare(0, "q", True, False, False, False, False, {}))
     assert ok.message_count == 2
     client.send(1, consume("q"))
@@ -193,7 +194,10 @@ def test_a_member_that_left_keeps_its_term_and_does_not_vote(cluster: NodeCluste
     cluster.run(1500)
     settle(cluster)
     raft = group(cluster.nodes[leaving]).raft
-    assert raft.is_outside and raft.last_index == 0 and raft.term >= term
+    assert raft.is_outside
+    assert raft.last_index == 0
+    assert raft.term >= term
     cluster.isolate(leaving)
     cluster.run(3000)
-    assert group(cluster.nodes[leaving]).raft.term == raft.term and not raft.is_leader
+    assert group(cluster.nodes[leaving]).raft.term == raft.term
+    assert not raft.is_leader

@@ -22,6 +22,7 @@ cdef class QueueGroup(CommandSink):
     cdef object _discard
     cdef public object guest
     cdef object _leaving
+    cdef object _steps
     cdef long long _left_term
     cdef public object feeds
     cdef dict _serving

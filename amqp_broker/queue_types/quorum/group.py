@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
@@ -88,6 +88,9 @@ _NEWEST_SHARE = 0.125
 # Names as integers of this module, which a compiled one compares in C.
 _RESEND_MS = RESEND_MS
 _NEVER = 1 << 62
+#: So many queues, or readers of streams, hear in one slice that this node has left their group.
+_LEFT_AT_ONCE = 64
+_ENDED = object()
 
 
 class Letters(Protocol):
@@ -182,6 +185,7 @@ class QueueGroup(CommandSink):
         self.background = host.background
         self.guest: Guest | None = None
         self._leaving: Leaving | None = None
+        self._steps: Iterator[None] = iter(())  # of queues that hear that this node is no member any more
         self._left_term = 0  # of a leader that has said that this node is no member any more; 0: nobody has
         self.feeds = GuestFeeds(self, groups.send_answer)
         self._serving = self.feeds.serving
@@ -408,11 +412,24 @@ class QueueGroup(CommandSink):
             machine.clear()
             raft.leave(self._left_term)
             self._leaving, self._left_term = None, 0
-            self._growing.clear()
+            self._steps = self._leave_queues()
+            self.host.background.add(self._leave_some)
         machine.begin_session(0)
         self.guest = Guest(self, self._groups.send_request, heard, index)
         self.stream.resend()
         self.guest.work(now)
+
+    def _leave_queues(self) -> Iterator[None]:
+        """Those hear of it that have read what was here."""
+        for queue in list(self.queues.values()):
+            left = getattr(queue, "left_group", None)
+            if left is not None:
+                yield from left()
+            yield
+
+    def _leave_some(self, now: int) -> bool:
+        """A slice of that."""
+        return all(next(self._steps, _ENDED) is not _ENDED for _ in range(_LEFT_AT_ONCE))
 
     def _become_member(self, guest: Guest, now: int) -> None:
         """This node votes, and has applied all of which it has heard as a guest."""
@@ -464,7 +481,7 @@ class QueueGroup(CommandSink):
         if self.letters.is_active and self.leads_and_knows:
             self.letters.begin(now)
 
-    def absorb_effects(self, effects: list[Effect], now: int) -> None:
+    def absorb_effects(self, effects: list[Any], now: int) -> None:
         """What was applied, here or where this node is a guest, takes effect."""
         before = self.stream.unapplied
         outcomes = self.stream.on_effects(effects)

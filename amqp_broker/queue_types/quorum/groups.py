@@ -101,24 +101,39 @@ class QuorumGroups:
         """The group that a quorum queue is in."""
         return self.all[queue_id % len(self.all) + 1]
 
-    def place_queue(self, next_queue_id: int, is_local: bool) -> int:
+    def place_queue(self, next_queue_id: int, is_local: bool, size: int = 0) -> int:
         """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
         of those that this node leads, as what is published here has one hop less then. Where it leads none, it asks to
-        lead the group, if that has no queue yet."""
-        groups, now = self.all, self.clock.now
+        lead the group, if that has no queue yet. size: on how many nodes it is to be, 0 for any number; see
+        `groups_of_size`."""
+        groups, now = self.groups_of_size(size) if self.has_lists else self.all, self.clock.now
+        if is_local and self.has_lists:  # of those that are here, too, if there are some
+            groups = {each: group for each, group in groups.items() if group.guest is None} or groups
         led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
         chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
-        is_new = not 0 <= now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
+        is_member = groups[chosen].guest is None
+        is_new = is_member and not 0 <= now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
         if is_local and not led and not groups[chosen].queues and not self._is_leaving and is_new:
             self._asked_at = now
             self._transfers.request(chosen, self.own_node)
-        return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
+        return next_queue_id + (chosen - 1 - next_queue_id) % len(self.all)
 
-    def place_queues(self, next_queue_id: int, count: int) -> list[int]:
+    def groups_of_size(self, size: int) -> dict[int, QueueGroup]:
+        """Those that are on so many nodes; where there are none, those that are on the next larger number; where all
+        are on fewer, those on the most."""
+        metadata, everybody = self._host.metadata, len(self._host.metadata.members())
+        counts = {group_id: len(metadata.group_members(group_id)) or everybody for group_id in self.all}
+        if not size:
+            return self.all
+        larger = [count for count in counts.values() if count >= size]
+        wanted = min(larger) if larger else max(counts.values())
+        return {group_id: group for group_id, group in self.all.items() if counts[group_id] == wanted}
+
+    def place_queues(self, next_queue_id: int, count: int, size: int = 0) -> list[int]:
         """Ids from `next_queue_id` on that rise and put new queues, of which the messages of one are divided, into
         different groups, with different leaders where there are several, those with the fewest queues first. The queue
-        itself comes before them, in the group of the first."""
-        groups = self.all
+        itself comes before them, in the group of the first. size: see `place_queue`."""
+        groups = self.groups_of_size(size) if self.has_lists else self.all
         used = dict.fromkeys(groups, 0)
         led = dict.fromkeys([group.leader for group in groups.values()], 0)
         ids: list[int] = []
@@ -131,7 +146,7 @@ class QuorumGroups:
             led[groups[chosen].leader] += 1
             for _ in range(1 if ids else 2):
                 lowest = ids[-1] + 1 if ids else next_queue_id
-                ids.append(lowest + (chosen - 1 - lowest) % len(groups))
+                ids.append(lowest + (chosen - 1 - lowest) % len(self.all))
         return ids
 
     def place_beside(self, next_queue_id: int, queue_id: int) -> int:

@@ -40,10 +40,12 @@ from queues.quorum.effects import (
     AttachRefused,
     Confirmed,
     ConsumerCancelled,
-    Counted as CommandCounted,
     Delivered,
     GetAnswered,
     SettleMissed,
+)
+from queues.quorum.effects import (
+    Counted as CommandCounted,
 )
 from queues.quorum.feed import Heard
 
@@ -183,7 +185,7 @@ class Guest:
 
     def _take(self, frame: Effects, now: int) -> None:
         said = decode_from_home(frame.octets, self._addresses)
-        self.index = max(self.index, frame.index)
+        self.index = max(self.index, frame.at)
         self._taken += len(frame.octets)
         for effect in said.effects:
             if type(effect) is Delivered:

@@ -38,13 +38,15 @@ from queues.quorum.effects import (
     AttachRefused,
     Confirmed,
     ConsumerCancelled,
-    Counted as CommandCounted,
     Delivered,
     Effect,
     GetAnswered,
     SessionClosed,
     SettleMissed,
     Unreadable,
+)
+from queues.quorum.effects import (
+    Counted as CommandCounted,
 )
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ class GuestFeeds:
     def _open(self, name: str, frame: Open) -> None:
         group = self._group
         self.drop(name)
-        if not group.leads_and_knows or group.raft.last_applied < frame.index:
+        if not group.leads_and_knows or group.raft.last_applied < frame.at:
             standing = Standing.NOT_READY if group.raft.is_leader else Standing.FOLLOWS
             raft = group.raft
             self._say(name, Found(group.group_id, frame.number, standing, raft.term, raft.leader or ""))

@@ -48,11 +48,11 @@ class Find(NamedTuple):
 
 
 class Open(NamedTuple):
-    """index: what the guest has heard is of entries up to there."""
+    """at: what the guest has heard is of entries up to this index."""
 
     group: int
     number: int
-    index: int
+    at: int
     heard: Heard
 
 
@@ -88,11 +88,11 @@ class Opened(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """index: the effects are of entries up to there. octets: see effects_codec.decode_from_home."""
+    """at: the effects are of entries up to this index. octets: see effects_codec.decode_from_home."""
 
     group: int
     number: int
-    index: int
+    at: int
     octets: bytes
 
 
@@ -130,7 +130,7 @@ def encode_request(frame: Request) -> bytes:
     buffer = _head(_REQUESTS[type(frame)], frame)
     if isinstance(frame, Open):
         session, last_sequence, next_notice, consumers = frame.heard
-        for number in (frame.index, session, last_sequence, next_notice):
+        for number in (frame.at, session, last_sequence, next_notice):
             buffer.put_u64(number)
         buffer.put_u32(len(consumers))
         for consumer, following in consumers.items():
@@ -153,7 +153,7 @@ def encode_answer(frame: Answer) -> bytes:
     elif isinstance(frame, Opened):
         buffer.put_u64(frame.newest_session)
     elif isinstance(frame, Effects):
-        buffer.put_u64(frame.index)
+        buffer.put_u64(frame.at)
         buffer.put_bytes(frame.octets)
     elif isinstance(frame, Closed):
         buffer.put_shortstr(octets_of(frame.leader))

@@ -15,9 +15,9 @@ from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.proxy.queue import QueueProxy
 from amqp_broker.queue_types.quorum.leases import QuorumLeases
 from amqp_broker.queue_types.receipts import Receipt
+from queues.lease_source import LeasedAt
 from queues.message import Message
 from queues.peeking import PeekSteps, PeekWish, peek_ready
-from queues.lease_source import LeasedAt
 from queues.queue import Done, Held
 from queues.quorum.commands import How, OpenQueue
 from queues.quorum.queue import QueueStatistics
