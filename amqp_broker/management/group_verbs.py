@@ -1,7 +1,7 @@
 """GroupVerbs: on which nodes the groups of queues are: `queues.grow`, `queues.shrink`, `queues.rebalance`.
 
-An answer says what was asked for: the lists of members are metadata. Whoever leads a group brings it there, one node at a
-time: a new one votes once it has caught up, and nobody goes before that. `cluster.status` says when it has happened.
+An answer says what was asked for: the lists of members are metadata. Whoever leads a group brings it there, one node at
+a time: a new one votes once it has caught up, and nobody goes before that. `cluster.status` says when it has happened.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class GroupVerbs:
         return self._propose("queues.grow", changed)
 
     def _shrink(self, request: Request) -> Answer:
-        """`node` is to be a member of no group of queues; with `vhost` and `queue`, not of the one of that queue. Refused
-        where the others could not go on without it."""
+        """`node` is to be a member of no group of queues; with `vhost` and `queue`, not of the one of that queue.
+        Refused where the others could not go on without it."""
         node = self._node(request)
         changed = {}
         for group_id in self._asked_groups(request):
@@ -115,7 +115,7 @@ class GroupVerbs:
             if queue is None:
                 raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
             if not lives_in_groups(queue.type):
-                raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue, which is on one node only")
+                raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue: it is on one node only")
             groups = [self._groups.of(queue.queue_id).group_id]
         for group_id in groups:
             self._check_is_settled(group_id)

@@ -141,7 +141,7 @@ class ClusterConfig:
         0,
         REPLICATION,
         "On how many nodes each group of quorum queues and streams is; 0: on all. Who leads the metadata places groups "
-        "that have no list of members yet, once there are more nodes; `amqp-broker queue grow` and `shrink` change one.",
+        "that have no list of members yet, once there are more nodes; `amqp-broker queue grow`, `shrink` change it.",
         minimum=0,
         maximum=255,
     )

@@ -10,8 +10,8 @@ Invariants:
 1. A receipt is complete when the own machine has applied its command, and not before.
 2. What was sent and is not applied is sent again: to a new leader, over a new link, and after RESEND_MS without news.
    The machine skips what it has.
-3. A node that is no member of the group is a guest of it (guest.py): its commands go to the member that leads, and their
-   effects come from there. Only one of the two, the own machine or a member's feed, gives effects of the own session.
+3. A node that is no member of the group is a guest of it (guest.py): its commands go to the member that leads, and
+   their effects come from there. Only one of the two, own machine or a member's feed, gives effects of the session.
 4. The leader opens and drops queues as the metadata have them; a queue whose id the metadata have not given yet is left
    alone.
 """
@@ -158,8 +158,9 @@ class Filling(Protocol):
 
 
 class QueueGroup(CommandSink):
-    """raft: the group, open, with this machine. queues: those that the metadata have, by id. guest: what this node does
-    while it is no member, None while it is one, or nobody has named the members. feeds: of the guests of this member."""
+    """raft: the group, open, with this machine. queues: those that the metadata have, by id. guest: what this node
+    does while it is no member, None while it is one, or nobody has named the members. feeds: of the guests of this
+    member."""
 
     def __init__(
         self, raft: Group, machine: QueueGroupMachine, pager: Pager, groups: QuorumGroups, host: GroupHost,

@@ -33,8 +33,9 @@ _ASK_MS = 1000
 
 class QuorumGroups:
     """all: by number. is_active: there are quorum queues. is_busy: a group has something to do at the end of this turn.
-    has_lists: groups are, or were, on some of the nodes only.     is_ready, is_alone: of the node's metadata (Replication). pagers: the node's, for classic queues, and those of the
-    groups. synced_position: up to where the journal is on the disk."""
+    has_lists: groups are, or were, on some of the nodes only. is_ready, is_alone: of the node's metadata (Replication).
+    pagers: the node's, for classic queues, and those of the groups. synced_position: up to where the journal is on the
+    disk."""
 
     def __init__(
         self,

@@ -2,10 +2,10 @@
 
     looking -> OPEN at a member -> OPENED: attached -> EFFECTS ... -> the link is gone, CLOSED: looking again
 
-The node's stream of commands is the same as that of a member (OwnStream): the log executes each command once, whoever is
-asked, so nothing has to be found out about a publish of which no confirm has come. It goes again to the next leader, and
-the log skips what it has. What was confirmed, delivered and refused follows from the log, and whoever leads says what is
-missing from what this node has heard.
+The node's stream of commands is the same as that of a member (OwnStream): the log executes each command once, whoever
+is asked, so nothing has to be found out about a publish of which no confirm has come. It goes again to the next leader,
+and the log skips what it has. What was confirmed, delivered and refused follows from the log, and whoever leads says
+what is missing from what this node has heard.
 
 Invariants:
 1. Effects are taken in the order of the log, each once, whichever member says them.

@@ -3,8 +3,8 @@
     OPEN -> the difference between what the guest has heard and the state -> EFFECTS, and what is applied from now on
     not the leader any more, or the link is gone -> the feed is over; the guest opens one elsewhere
 
-Commands of guests come as those of members do (QueueGroup.receive_batch). A feed says what follows from entries that are
-committed and applied here, so one of a leader that was deposed and does not know it is late, and never wrong.
+Commands of guests come as those of members do (QueueGroup.receive_batch). A feed says what follows from entries that
+are committed and applied here, so one of a leader that was deposed and does not know it is late, and never wrong.
 
 Invariants:
 1. At most `WINDOW_BYTES` of effects (or one frame more) are on their way to a guest; what is above that waits here, and

@@ -13,8 +13,8 @@
       CLOSED           leader short string                             nothing more comes
       COUNTED          is there u8, seven times u64 (QueueStatistics)
 
-number: of the feed that the guest has asked for, or of its question. It is drawn: what is left of an earlier feed, or an
-earlier run, is of another number. Everything of this raises Malformed where it is not right.
+number: of the feed that the guest has asked for, or of its question. It is drawn: what is left of an earlier feed, or
+an earlier run, is of another number. Everything of this raises Malformed where it is not right.
 """
 
 from __future__ import annotations

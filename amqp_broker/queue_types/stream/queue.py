@@ -53,8 +53,8 @@ log = logging.getLogger("amqp_broker")
 def not_here(title: str, nodes: Sequence[str]) -> AmqpException:
     """What a consumer is told on a node that has nothing to read: RabbitMQ's text, and where there is something."""
     return precondition_failed(
-        f"{title} does not have a running replica on the local node: consume at one of {', '.join(nodes)}, or have this "
-        f"node be one (`amqp-broker queue grow`)"
+        f"{title} does not have a running replica on the local node: consume at one of {', '.join(nodes)}, or have "
+        f"this node be one (`amqp-broker queue grow`)"
     )
 
 
