@@ -175,6 +175,10 @@ class Queue:
         """The queues that it consists of; none for one that is whole."""
         return ()
 
+    def elsewhere(self) -> Sequence[str]:
+        """The nodes that can read what it keeps, where this one cannot; none where it can."""
+        return ()
+
     def which_partition(self) -> str:
         """What to say to who asks it for what only its partitions have; "" for one that is whole."""
         parts = self.partitions()

@@ -104,6 +104,12 @@ class Group:
         return self.member.configuration.learners
 
     @property
+    def is_outside(self) -> bool:
+        """Whether nobody has added this node to the group, or it has left it: it knows of no members."""
+        configuration = self.member.configuration
+        return not configuration.voters and not configuration.learners
+
+    @property
     def has_settled_members(self) -> bool:
         """Whether the latest configuration in the log is committed, as far as this member knows: no other leader can
         have another one in its place."""
@@ -134,6 +140,12 @@ class Group:
     def remove_member(self, name: str) -> MembershipResult:
         """A voter or a learner that is to belong to the group no more."""
         return self._change(name, is_removal=True)
+
+    def leave(self, term: int) -> None:
+        """Keep nothing of the group: this node is no member any more, as a leader of `term` has committed. The machine
+        has been emptied before; whoever adds the node again gives it everything."""
+        self._dirty[self.group_id] = self
+        self._running_member().leave(term)
 
     def transfer_leadership(self, name: str) -> TransferResult:
         """Have another voter lead."""

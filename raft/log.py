@@ -227,8 +227,12 @@ class EntryLog:
         self._write_checkpoint(index, term, self.configuration_at(index), chunks, replaces=False)
 
     def replace(self, index: int, term: int, configuration: Configuration, chunks: list[bytes]) -> None:
-        """An installed state takes the place of everything."""
+        """An installed state takes the place of everything; or nothing does, with an index of 0, where this node has
+        left the group."""
         self._take_back(0)
+        if index < self.synced_checkpoint_index:
+            self.synced_checkpoint_index = 0
+            self._unsynced_checkpoints.clear()
         self.entries = [(b"", index, term, NO_OP)]
         self.last_index = index
         self.last_term = term

@@ -316,6 +316,23 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         if log.appended_bytes > self.settings.log_bytes and not log.has_unsynced_checkpoint:
             self.take_checkpoint()
 
+    def leave(self, term: int) -> None:
+        """This node is no member any more, and somebody who led in `term` has said so: nothing stays of the group but
+        term and vote. The machine has been emptied before."""
+        if self.is_leader:
+            self.stop("a leader cannot leave: another one has to lead first")
+        if term > self.current_term:
+            self.follow(term, None)
+        try:
+            chunks = self.machine.checkpoint()
+        except Exception as error:
+            raise self.failed("a checkpoint of nothing", error) from error
+        self.log.replace(0, 0, Configuration(), chunks)
+        self.commit_index = self.last_applied = 0
+        self._tail = (0, 0)
+        self.follow(self.current_term, None)
+        self.configuration_changed()
+
     def trim(self) -> None:
         """Let go of what a synced checkpoint holds, but for what members that are alive still need, and for a short
         tail that a member which stumbles may need."""

@@ -31,8 +31,10 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.cluster.balance import plan_moves
 from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.levels import SOME_MEMBERS
 from amqp_broker.links.tenants import head_of
 from amqp_broker.metadata import commands
+from amqp_broker.metadata.group_placing import host_of, place_groups
 from amqp_broker.settings.kinds import Address, parse_address
 from raft.membership import MembershipResult, TransferResult
 
@@ -225,15 +227,28 @@ class Membership:
         rid = {other for other in rid if self._replication.is_connected(other)}
         if grouped is not None and name not in grouped and index >= since:
             rid.add(self._replication.own_node)
-        groups = self._replication.groups()
-        return all(2 * sum(other in rid for other in group.members) > len(group.members) for group in groups)
+        return all(self._are_rid(group, rid) for group in self._replication.groups())
+
+    def _are_rid(self, group: Group, rid: Collection[str]) -> bool:
+        """Whether so many of a group are rid of somebody that it is certain. Of a group in which this node is not, all
+        that the metadata name have to be: they may be fewer than its members are still."""
+        if group.members or not group.group_id:
+            return 2 * sum(other in rid for other in group.members) > len(group.members)
+        return all(other in rid for other in self.wanted(group.group_id))
 
     @property
     def is_settled(self) -> bool:
         """Whether no change of members is going on, as far as this node knows."""
-        recorded = self._metadata.members()
-        groups = self._replication.groups()
-        return all({*group.members, *group.learners} == set(recorded) for group in groups)
+        groups = [group for group in self._replication.groups() if not self.is_guest_of(group)]
+        return all({*group.members, *group.learners} == set(self.wanted(group.group_id)) for group in groups)
+
+    def wanted(self, group_id: int) -> Collection[str]:
+        """Who is to be in a group: those that the metadata name for it, or all nodes."""
+        return (self._metadata.group_members(group_id) if group_id else ()) or self._metadata.members()
+
+    def is_guest_of(self, group: Group) -> bool:
+        """Whether this node is not in a group, and is not to be."""
+        return group.is_outside and self._replication.own_node not in self.wanted(group.group_id)
 
     def _look(self, now: int) -> None:
         recorded = self._metadata.members()
@@ -243,6 +258,7 @@ class Membership:
         self._timers.at(now + (_FOUNDING_LOOK_MS if is_founding else LOOK_MS), self._look)
         self._register(recorded)
         self._raise_level(recorded)
+        self._place_groups(recorded)
         if recorded:
             for group in self._replication.groups():
                 self._reconcile(group, recorded)
@@ -344,6 +360,22 @@ class Membership:
         if spoken > self._metadata.level:
             replication.propose(commands.raise_level(spoken))
 
+    def _place_groups(self, recorded: Mapping[str, str]) -> None:
+        """If groups are to be on some of the nodes only, and there are more, those that are on all have a list."""
+        replication, metadata, size = self._replication, self._metadata, self._config.quorum_size
+        if not 0 < size < len(recorded) or metadata.level < SOME_MEMBERS:
+            return
+        if not replication.metadata_group.is_leader or replication.stream.unapplied:
+            return
+        lists = metadata.group_lists()
+        groups = [group_id for group_id in sorted(replication.host.groups) if group_id and group_id not in lists]
+        if not groups or not all(map(self.is_linked, recorded)):
+            return
+        hosts = {name: host_of(address) for name, address in recorded.items()}
+        for group_id, nodes in place_groups(groups, lists, hosts, size).items():
+            log.info("group %d is to be on %s", group_id, ", ".join(nodes))
+            replication.propose(commands.put_group_members(group_id, nodes))
+
     def _level_of_all(self, recorded: Mapping[str, str]) -> int:
         """The latest level that all members speak; the first, where one of them is not there."""
         acquaintances = self._replication.acquaintances
@@ -361,17 +393,31 @@ class Membership:
                 self._transfers.request(group.group_id, own)
             return
         voters, present = group.members, (*group.members, *group.learners)
-        missing = [name for name in recorded if name not in present]
-        extra = [name for name in present if name not in recorded]
+        wanted = self.wanted(group.group_id)
+        missing = [name for name in wanted if name not in present]
+        extra = [name for name in present if name not in wanted]
+        if wanted is not recorded and missing:
+            missing.sort(key=self.is_linked, reverse=True)
+        if extra and self._metadata.has_group_lists:
+            extra = [name for name in extra if self._leaves_majority(group, name)]
         if missing:
             self._tell(group, missing[0], "add", group.add_member(missing[0]))
+        elif wanted is not recorded and any(name in group.learners for name in wanted):
+            return  # it has not caught up: nobody goes before it counts
         elif extra and 2 * sum(name in recorded for name in voters) >= len(voters):
             own = self._replication.own_node
             others = [name for name in extra if name != own]
             if others:
                 self._tell(group, others[0], "remove", group.remove_member(others[0]))
             else:
-                self.hand_over(group, recorded)
+                self.hand_over(group, wanted)
+
+    def _leaves_majority(self, group: Group, name: str) -> bool:
+        """Whether a majority of the others is linked, and has the log as far as it is needed: otherwise a removal would
+        stop the group."""
+        rest = [each for each in group.members if each != name]
+        linked = sum(1 for each in rest if self.is_linked(each))
+        return 2 * linked > len(rest)
 
     def _tell(self, group: Group, name: str, what: str, result: MembershipResult) -> None:
         if result is MembershipResult.ACCEPTED:

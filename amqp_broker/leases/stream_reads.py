@@ -78,6 +78,9 @@ class StreamReads:
     def request(self, connection: Client, queue: Queue, fields: Fields, answer: Answer) -> None:
         """Serve a request about a queue that the user may read. Raises LeaseError."""
         source = queue.stream_source()
+        if nodes := queue.elsewhere():
+            text = f"{fields.verb}: queue '{queue.name}' has no copy on this node: ask one of {', '.join(nodes)}"
+            raise LeaseError(INVALID, text)
         if source is None:
             parts = queue.partitions()
             if parts and fields.verb == OFFSETS:

@@ -444,7 +444,7 @@ class Acquaintances:
         for group_id, (term, index) in leads.items():
             group = self._groups.get(group_id)
             if group is None or group.term > term:
-                continue  # a later leader may have cut it
+                continue  # a later leader may have cut it, or has let this node go
             if group.term < term or group.last_index < index:
                 return (
                     f"it had acknowledged entry {index} of group {group_id} in term {term}, and this folder ends at "

@@ -25,7 +25,13 @@ class FrameKind(IntEnum):
     MEMBERS = 11
     ACQUAINTANCE = 12
     MANAGEMENT = 13
+    GUEST_REQUEST = 14
+    GUEST_ANSWER = 15
 
 
 #: The level (levels.py) with which a kind came, for those that not all versions know.
-SINCE: Mapping[FrameKind, int] = {FrameKind.MANAGEMENT: 2}
+SINCE: Mapping[FrameKind, int] = {
+    FrameKind.MANAGEMENT: 2,
+    FrameKind.GUEST_REQUEST: 2,
+    FrameKind.GUEST_ANSWER: 2,
+}

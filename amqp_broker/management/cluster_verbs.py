@@ -123,24 +123,27 @@ class ClusterVerbs:
     def _describe_group(self, group: Group) -> JsonObject:
         group_id = group.group_id
         state = group.statistics()
-        linked = [name for name in state.voters if self._membership.is_linked(name)]
+        queues = self._groups.all.get(group_id)
+        is_guest = queues is not None and queues.guest is not None
+        voters = queues.members() if queues is not None and group.is_outside else state.voters
+        linked = [name for name in voters if self._membership.is_linked(name)]
         return {
             "group": group_id,
             "holds": QUORUM_QUEUES if group_id else METADATA,
-            "role": state.role,
-            "leader": state.leader,
+            "role": "guest" if is_guest else state.role,
+            "leader": queues.leader if queues is not None else state.leader,
             "term": state.term,
             "commit_index": state.commit_index,
             "applied_index": state.last_applied,
             "last_index": state.last_index,
             "checkpoint_index": state.checkpoint_index,
-            "voters": list(state.voters),
+            "voters": list(voters),
             "learners": list(state.learners),
             "lag": {peer.name: peer.lag for peer in state.peers},
             "log_bytes": state.log_bytes,
             "commit_ms": self._groups.all[group_id].commit_ms if group_id in self._groups.all else None,
             # With one more voter gone there would be no majority. A node alone has nobody to lose.
-            "is_critical": len(state.voters) > 1 and 2 * (len(linked) - 1) <= len(state.voters),
+            "is_critical": len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters),
         }
 
     def _queues_in_groups(self) -> dict[int, list[tuple[str, str]]]:
@@ -237,7 +240,12 @@ class ClusterVerbs:
                 f"members {', '.join(recorded)}"
             )
         for group in self._replication.groups():
-            rest = [other for other in group.members if other != name]
+            members = group.members
+            if group.is_outside and group.group_id:
+                members = tuple(membership.wanted(group.group_id))
+            rest = [other for other in members if other != name]
+            if name not in members or (not rest and membership.is_linked(name)):
+                continue  # its only member gives what it has to another one before it goes
             gone = [other for other in rest if not membership.is_linked(other)]
             if 2 * len(gone) >= len(rest):
                 raise ValueError(

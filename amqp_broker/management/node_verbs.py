@@ -145,7 +145,7 @@ class NodeVerbs:
         counts, replication = self._counts, self._replication
         critical: set[int] = set()
         for group in replication.groups():
-            voters = group.members
+            voters = self._voters(group.group_id) or group.members
             linked = [each for each in voters if each == replication.own_node or counts.membership.is_linked(each)]
             if len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters):
                 critical.add(group.group_id)
@@ -164,8 +164,22 @@ class NodeVerbs:
             "is_alone": replication.is_alone,
             "below_connection_limit": counts.clients.open_count < counts.clients.max_connections,
             "quorum_critical": queues,
-            "leaderless_groups": sorted(each.group_id for each in replication.groups() if each.leader is None),
+            "leaderless_groups": sorted(
+                each.group_id
+                for each in replication.groups()
+                if each.leader is None and not self._has_leader_elsewhere(each.group_id)
+            ),
         }
+
+    def _voters(self, group_id: int) -> tuple[str, ...]:
+        """Of a group of queues, whether this node is a member of it or not."""
+        found = self._counts.groups.all.get(group_id)
+        return found.members() if found is not None else ()
+
+    def _has_leader_elsewhere(self, group_id: int) -> bool:
+        """Whether this node is a guest of a group, and attached to who leads it."""
+        found = self._counts.groups.all.get(group_id)
+        return found is not None and found.leader is not None
 
     def _queues_in(self, groups: set[int]) -> Steps:
         """Its result: queues whose groups these are, a bounded number of them."""

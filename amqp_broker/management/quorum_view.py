@@ -63,11 +63,13 @@ class QuorumView:
         if not lives_in_groups(queue.declaration.type):
             kind = queue.declaration.type
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is of type {kind}, which is on one node only")
-        group = self._groups.of(queue.queue_id).raft
-        own = self._describe(group)
-        asked = [each for each in self._peers.others() if each in (*group.members, *group.learners)]
+        found_group = self._groups.of(queue.queue_id)
+        group, members = found_group.raft, found_group.members()
+        asked = [each for each in self._peers.others() if each in (*members, *group.learners)]
         answers = yield from self._peers.ask_all(asked, "raft", {"group": group.group_id}, request.asker)
-        rows = [own, *(answer.fields for answer in answers.values() if answer is not None and answer.fields)]
+        rows = [] if found_group.guest is not None else [self._describe(group)]
+        rows += (answer.fields for answer in answers.values() if answer is not None and answer.fields)
+        rows = rows or [self._describe(group)]
         newest = max(rows, key=lambda row: (row["term"], row["leader"] is not None))
         leading = next((row for row in rows if row["role"] == "leader" and row["term"] == newest["term"]), None)
         changes = [{"seen_by": row["node"], **each} for row in rows for each in row["leader_changes"]]
@@ -75,7 +77,7 @@ class QuorumView:
             "group": group.group_id,
             "term": newest["term"],
             "leader": newest["leader"],
-            "members": _members(group, rows, leading, self._membership.is_linked),
+            "members": _members(members, group.learners, rows, leading, self._membership.is_linked),
             "leader_changes": sorted(changes, key=lambda each: (each["term"], each["at"]), reverse=True),
             "at": self._clock.now,
             "stale": [name for name, answer in answers.items() if answer is None],
@@ -108,18 +110,22 @@ class QuorumView:
 
 
 def _members(
-    group: Group, rows: list[JsonObject], leading: JsonObject | None, is_linked: Callable[[str], bool]
+    voters: tuple[str, ...],
+    learners: tuple[str, ...],
+    rows: list[JsonObject],
+    leading: JsonObject | None,
+    is_linked: Callable[[str], bool],
 ) -> list[JsonObject]:
     """One for each member, whether it has answered or not."""
     said = {row["node"]: row for row in rows}
     found = []
-    for name in sorted({*group.members, *group.learners}):
+    for name in sorted({*voters, *learners}):
         row = {key: value for key, value in said.get(name, {}).items() if key not in _OF_THE_WHOLE}
         known = leading["peers"].get(name, {}) if leading is not None else {}
         if leading is not None and leading["node"] == name:
             known = {"acknowledged_index": leading["synced_index"], "lag": 0, "state": "leader"}
         found.append({
-            "role": "unknown", **row, "node": name, "is_voter": name in group.members, "is_linked": is_linked(name),
+            "role": "unknown", **row, "node": name, "is_voter": name in voters, "is_linked": is_linked(name),
             "acknowledged_index": known.get("acknowledged_index"), "lag": known.get("lag"), "state": known.get("state"),
         })  # fmt: skip
     return found

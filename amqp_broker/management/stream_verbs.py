@@ -59,6 +59,8 @@ class StreamVerbs:
 
     def _source(self, request: Request) -> tuple[Queue, StreamSource]:
         queue = self._queue(request)
+        if nodes := queue.elsewhere():
+            raise ValueError(f"queue '{queue.name}' has no copy on this node: ask one of {', '.join(nodes)}")
         source = queue.stream_source()
         if source is None:
             name, vhost, kind = queue.name, queue.declaration.vhost, queue.declaration.type

@@ -25,6 +25,7 @@ from amqp_broker.management.connection_verbs import ConnectionVerbs
 from amqp_broker.management.definition_verbs import DefinitionVerbs
 from amqp_broker.management.draining import Draining
 from amqp_broker.management.gradual_json import AT_ONCE_BYTES
+from amqp_broker.management.group_verbs import GroupVerbs
 from amqp_broker.management.node_verbs import NodeVerbs
 from amqp_broker.management.objects.pages import Pages
 from amqp_broker.management.peek_verb import PeekVerb
@@ -120,6 +121,7 @@ class System:
             **StreamVerbs(broker).verbs,
             **QuorumView(broker, groups, replication, membership, peers).verbs,
             **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
+            **GroupVerbs(broker.metadata, replication, membership, groups).verbs,
         }
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:

@@ -183,6 +183,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "member.add": {"node": _TEXT, "address": _TEXT, "identity": _TEXT},
     "member.remove": {"node": _TEXT, "expected": _TEXTS, "queues": _QUEUES},
     "level.raise": {"level": _ID},
+    "group.members": {"group": _ID, "nodes": _TEXTS, "expected": _TEXTS},
 }
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
 
@@ -474,6 +475,12 @@ def remove_member(node: str, *, expected: Sequence[str] = (), queues: str = DROP
     """A node is no member any more. expected: only if these are the members then; nothing: whoever they are. queues:
     what becomes of those that live on it (KEEP, DROP, REFUSE)."""
     return _with_options({"expected": list(expected), "queues": queues}, {"op": "member.remove", "node": node})
+
+
+def put_group_members(group_id: int, nodes: Iterable[str], expected: Iterable[str] = ()) -> Command:
+    """A group of queues is on these nodes, if it was to be on `expected` until then; no names: on all. Of level
+    `SOME_MEMBERS`."""
+    return {"op": "group.members", "group": group_id, "nodes": sorted(nodes), "expected": sorted(expected)}
 
 
 def raise_level(level: int) -> Command:

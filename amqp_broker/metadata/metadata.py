@@ -37,13 +37,14 @@ from amqp_broker.metadata.entities import (
     VHost,
     is_same,
 )
+from amqp_broker.metadata.group_members import GroupMembers
 from amqp_broker.metadata.partitions import Partitions
 from amqp_broker.metadata.snapshot import describe_queue, lines_of, snapshot_of
 from amqp_broker.metadata.vhost_state import VHostState
 from exchanges.bindings import EXCHANGE, QUEUE
 
 
-class Metadata(Access, AppRecords, Partitions):
+class Metadata(GroupMembers, Access, AppRecords, Partitions):
     """The machine. Commands go in through `apply`; everything else looks and changes nothing."""
 
     def __init__(self) -> None:
@@ -79,6 +80,7 @@ class Metadata(Access, AppRecords, Partitions):
             **self.partition_handlers(),
             "queue_id.reserve": self._reserve_queue_ids,
             **self.app_handlers(),
+            **self.group_handlers(),
             "binding.add": self._add_binding,
             "binding.remove": self._remove_binding,
             "node.started": self._drop_transients,
@@ -117,10 +119,12 @@ class Metadata(Access, AppRecords, Partitions):
     def become(self, other: Metadata) -> None:
         """Take over the state of another machine, which is not to be used any more. The generations rise."""
         access, policy = self.access_generation, self.policy_generation
+        groups = self.group_generation
         handlers = self._handlers
         self.__dict__.update(other.__dict__)
         self._handlers = handlers
         self.access_generation, self.policy_generation = access + 1, policy + 1
+        self.group_generation = groups + 1
 
     def draft(self) -> Metadata:
         """A machine in the same state, but for its bindings, of which it has none: to try commands out on. It costs
@@ -128,6 +132,7 @@ class Metadata(Access, AppRecords, Partitions):
         other = Metadata()
         other._vhosts = {name: state.draft() for name, state in self._vhosts.items()}
         self.copy_access_to(other)
+        self.copy_groups_to(other)
         other._global_parameters = dict(self._global_parameters)
         other._queues_by_id = dict(self._queues_by_id)
         other._queue_lines = dict(self._queue_lines)
@@ -465,6 +470,7 @@ class Metadata(Access, AppRecords, Partitions):
         self._identities.pop(node, None)
         self._drop_queues(queues)
         self.drop_apps_of(node)
+        self.drop_group_member(node)
         return True
 
     @property

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from amqp_broker.errors import precondition_failed
 from amqp_broker.queue_types.queue_type import Declared, QueueType, WrongProperty
-from queues.quorum.arguments import leads_locally
+from queues.quorum.arguments import group_size, leads_locally
 
 
 class GroupType(QueueType):
@@ -45,4 +45,4 @@ class GroupType(QueueType):
     def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:
         """See QueueType."""
         policy, _ = self._host.policies_of(vhost, self.policy_kind, name)
-        return self._host.place_queue(lowest, leads_locally(arguments, policy))
+        return self._host.place_queue(lowest, leads_locally(arguments, policy), group_size(arguments, policy))

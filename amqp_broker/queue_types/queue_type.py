@@ -102,8 +102,8 @@ class TypeHost(Protocol):
     def group_of(self, queue_id: int) -> QueueGroup:
         """The group that a queue of this id lives in, if its type lives in groups."""
 
-    def place_queue(self, lowest: int, is_local: bool) -> int:
-        """The id, from `lowest` on, that puts a new queue into the right group."""
+    def place_queue(self, lowest: int, is_local: bool, size: int = 0) -> int:
+        """The id, from `lowest` on, that puts a new queue into the right group: one on `size` nodes, if one is."""
 
     def place_queues(self, lowest: int, count: int) -> list[int]:
         """Ids from `lowest` on that rise and put new queues into different groups, with different leaders; the first

@@ -136,6 +136,15 @@ class ClusterConfig:
         minimum=1,
         maximum=1024,
     )
+    quorum_size: int = setting(
+        COUNT,
+        0,
+        REPLICATION,
+        "On how many nodes each group of quorum queues and streams is; 0: on all. Who leads the metadata places groups "
+        "that have no list of members yet, once there are more nodes; `amqp-broker queue grow`, `shrink` change it.",
+        minimum=0,
+        maximum=255,
+    )
     node_down_ms: int = setting(
         DURATION,
         5 * SECOND,

@@ -545,13 +545,13 @@ class Broker:
         """See TypeHost."""
         return self.groups.of(queue_id)
 
-    def place_queues(self, lowest: int, count: int) -> list[int]:
+    def place_queues(self, lowest: int, count: int, size: int = 0) -> list[int]:
         """See TypeHost."""
-        return self.groups.place_queues(lowest, count)
+        return self.groups.place_queues(lowest, count, size)
 
-    def place_queue(self, lowest: int, is_local: bool) -> int:
+    def place_queue(self, lowest: int, is_local: bool, size: int = 0) -> int:
         """See TypeHost."""
-        return self.groups.place_queue(lowest, is_local)
+        return self.groups.place_queue(lowest, is_local, size)
 
     def place_beside(self, lowest: int, queue_id: int) -> int:
         """See TypeHost."""

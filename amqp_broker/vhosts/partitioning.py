@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import precondition_failed
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.partitions import partition_name
+from queues.quorum.arguments import group_size
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.fields import Table
@@ -22,7 +23,7 @@ def partition(broker: Broker, vhost: VHost, name: str, kind: str, arguments: Tab
     queue_type = broker.types[kind]
     count = queue_type.partitions(arguments)
     _check(broker, vhost, name, 0, count)
-    queue_id, *ids = broker.place_queues(broker.metadata.next_queue_id, count)
+    queue_id, *ids = broker.place_queues(broker.metadata.next_queue_id, count, group_size(arguments))
     rest = queue_type.with_partitions(arguments, 0).raw
     return commands.partition_stream(vhost.name, name, queue_id, kind, arguments.raw, 0, ids, rest)
 
@@ -41,7 +42,9 @@ def grow(broker: Broker, vhost: VHost, queue: Queue, count: int) -> commands.Com
             "be more"
         )
     _check(broker, vhost, name, present, count)
-    ids = broker.place_queues(broker.metadata.next_queue_id, count - present)[1:]
+    ids = broker.place_queues(
+        broker.metadata.next_queue_id, count - present, group_size(queue.declaration.arguments)
+    )[1:]
     arguments, kind = queue.declaration.arguments, queue.declaration.type
     whole, rest = (broker.types[kind].with_partitions(arguments, number).raw for number in (count, 0))
     return commands.partition_stream(vhost.name, name, queue.queue_id, kind, whole, present, ids, rest)

@@ -137,6 +137,14 @@ def leads_locally(arguments: Mapping[str, object], policy: Mapping[str, object] 
     return said is None or said == "client-local"
 
 
+def group_size(arguments: Mapping[str, object], policy: Mapping[str, object] | None = None) -> int:
+    """On how many nodes a queue or a stream is to be when it is declared; 0: nothing is said."""
+    said = arguments.get("x-quorum-initial-group-size", arguments.get("x-initial-cluster-size"))
+    if said is None and policy:
+        said = policy.get("target-group-size", policy.get("initial-cluster-size"))
+    return said if isinstance(said, int) and not isinstance(said, bool) else 0
+
+
 def _with_delivery_limit(
     arguments: Mapping[str, object], policy: Mapping[str, object], operator_policy: Mapping[str, object] | None
 ) -> QueueArguments:

@@ -15,6 +15,7 @@ cdef class Execution(Sink):
     cdef public GroupState state
     cdef public list effects
     cdef public list dropped
+    cdef public dict feeds
     cdef dict _discarding
     cdef public long long dropped_bytes
     cdef Pager _pager

@@ -48,6 +48,7 @@ from queues.quorum.effects import (
     SessionClosed,
     Unreadable,
 )
+from queues.quorum.feed import Feed, Heard, as_origin
 from queues.quorum.lease_commands import LEASE_COMMANDS
 from queues.quorum.leases import execute, put_back
 from queues.quorum.letters import Letters
@@ -67,7 +68,8 @@ _ENDED = object()
 
 class Execution(Sink):
     """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
-    again after a restart: nobody is there any more to whom that could be told). dropped: ids of what is gone, whose
+    again after a restart: nobody is there any more to whom that could be told). feeds: of nodes that are no members, by
+    their names, on the member that leads. dropped: ids of what is gone, whose
     files go as a whole; dropped_bytes: octets of streams among it."""
 
     def __init__(self, own_node: str, pager: Pager) -> None:
@@ -77,6 +79,7 @@ class Execution(Sink):
         self.state = GroupState()
         self.effects: list[Effect] = []
         self.dropped: list[int] = []
+        self.feeds: dict[str, Feed] = {}
         self._discarding: dict[int, Iterator[None]] = {}
         self.dropped_bytes = 0
         self._pager = pager
@@ -155,6 +158,10 @@ class Execution(Sink):
         if sequence > first and self._is_own(origin):
             self.effects.append(Confirmed(origin.session, first, sequence - 1, tuple(self._refused)))
             self._refused = []
+        elif sequence > first and self.feeds:
+            feed = self._feed_of(origin)
+            if feed is not None:
+                feed.confirm(first, sequence - 1)
 
     def _admit(self, batch: Batch) -> Origin | None:
         """Whose batch it is; None when it is not to be executed. A newer session closes the older one."""
@@ -195,6 +202,10 @@ class Execution(Sink):
                 self._watch_stream(stream)
         if self._is_own(origin):
             self.effects.append(SessionClosed(origin.session))
+        elif self.feeds:
+            feed = self._feed_of(origin)
+            if feed is not None:
+                feed.effects.append(SessionClosed(origin.session))
 
     def _node_down(self, command: NodeDown) -> None:
         origin = self.state.origins.get(command.node)
@@ -203,6 +214,10 @@ class Execution(Sink):
 
     def _is_own(self, origin: Origin) -> bool:
         return origin.name == self.own_node and origin.session == self.own_session
+
+    def _feed_of(self, origin: Origin) -> Feed | None:
+        feed = self.feeds.get(origin.name)
+        return feed if feed is not None and feed.session == origin.session else None
 
     # -- commands of nodes -------------------------------------------------------------------------------------------
 
@@ -217,6 +232,8 @@ class Execution(Sink):
             if self.is_leader:
                 self.effects.append(QueueOpened(command.queue_id))
         else:
+            if self.is_leader and command.settings != queue.settings:
+                self.effects.append(QueueOpened(command.queue_id))  # it may know less of what is wanted
             queue.apply_settings(command.settings)
             self._watch(queue)  # whatever it has waited for before
         self._touch(queue)
@@ -497,24 +514,34 @@ class Execution(Sink):
         """A queue has handed a message to a consumer."""
         if consumer.origin != self.own_node:
             self._concerned[consumer.origin] = None
+            if self.feeds:
+                feed = self._feed_of(self.state.origins[consumer.origin])
+                if feed is not None:
+                    feed.effects.append(
+                        make_delivered(
+                            consumer.consumer_id, delivery_id, entry.message, entry.is_redelivered, entry.returns
+                        )
+                    )
         elif self._is_own(self.state.origins[consumer.origin]):
             self.effects.append(
                 make_delivered(consumer.consumer_id, delivery_id, entry.message, entry.is_redelivered, entry.returns)
             )
 
-    def _deliver_again(self, consumer: QuorumConsumer, delivery_id: int, entry: Entry) -> None:
-        """Something was handed to a consumer of this node while it was away."""
+    def _deliver_again(
+        self, consumer: QuorumConsumer, delivery_id: int, entry: Entry, effects: list[Effect]
+    ) -> None:
+        """Something was handed to a consumer of a node while it was away."""
         message = consumer.queue.message_of(entry)
         if message is None:
-            self.effects.append(Unreadable(consumer.consumer_id, delivery_id))
+            effects.append(Unreadable(consumer.consumer_id, delivery_id))
         else:
-            self.effects.append(
+            effects.append(
                 make_delivered(consumer.consumer_id, delivery_id, message, entry.is_redelivered, entry.returns)
             )
 
     def tells(self, origin: str) -> bool:
         """See Sink."""
-        return bool(self.own_session) and origin == self.own_node
+        return (bool(self.own_session) and origin == self.own_node) or origin in self.feeds
 
     def take_concerned(self) -> Container[str] | None:
         """The nodes that wait for what was applied since the last call; None: any node may."""
@@ -554,15 +581,32 @@ class Execution(Sink):
     def _tell(self, origin: Origin, kind: NoticeKind, a: int, b: int = 0, c: int = 0) -> None:
         notice = origin.add_notice(kind, a, b, c)
         if self._is_own(origin):
-            self._show(origin, notice)
+            _show(origin, notice, self.effects, self._refused)
+        elif self.feeds:
+            feed = self._feed_of(origin)
+            if feed is not None:
+                _show(origin, notice, feed.effects, feed.refused)
 
-    def _show(self, origin: Origin, notice: Notice) -> None:
-        """Tell the own node what a notice says."""
-        effect = origin.effect_of(notice)
-        if isinstance(effect, Refused):
-            self._refused.append(effect)
-        else:
-            self.effects.append(effect)
+    # -- nodes that are no members -----------------------------------------------------------------------------------
+
+    def open_feed(self, name: str, heard: Heard) -> None:
+        """A node that has heard so much is to hear the rest."""
+        self.feeds[name] = feed = Feed(heard.session)
+        self._tell_rest(name, heard, feed.effects)
+
+    def resume(self, heard: Heard) -> None:
+        """The own node has heard so much elsewhere, and hears the rest here."""
+        self.own_session = heard.session
+        self._tell_rest(self.own_node, heard, self.effects)
+
+    def _tell_rest(self, name: str, heard: Heard, effects: list[Effect]) -> None:
+        origin = self.state.origins.get(name)
+        if origin is None:
+            return
+        if origin.session == heard.session:
+            self._catch_up(origin, as_origin(name, heard), effects)
+        elif origin.session > heard.session:
+            effects.append(SessionClosed(heard.session))
 
     # -- another member's state --------------------------------------------------------------------------------------
 
@@ -590,13 +634,15 @@ class Execution(Sink):
             before = old.origins.get(self.own_node)
             if origin.session == self.own_session:
                 is_known = before is not None and before.session == self.own_session
-                self._catch_up(origin, before if before is not None and is_known else Origin(self.own_node))
+                known = before if before is not None and is_known else Origin(self.own_node)
+                self._catch_up(origin, known, self.effects)
             elif origin.session > self.own_session and (before is None or before.session <= self.own_session):
                 self.effects.append(SessionClosed(self.own_session))
         return old
 
-    def _catch_up(self, origin: Origin, before: Origin) -> None:
-        """What this node has missed of its own session."""
+    def _catch_up(self, origin: Origin, before: Origin, effects: list[Effect]) -> None:
+        """What a node has missed of its session."""
+        refused: list[Refused] = []
         for number in sorted(origin.consumers):
             consumer = origin.consumers[number]
             known = before.consumers.get(number)
@@ -604,13 +650,21 @@ class Execution(Sink):
             if not consumer.is_getter:
                 for delivery_id, (entry, _) in consumer.held.items():
                     if delivery_id >= first:
-                        self._deliver_again(consumer, delivery_id, entry)
+                        self._deliver_again(consumer, delivery_id, entry, effects)
         for notice in origin.notices:
             if notice.number >= before.next_notice:
-                self._show(origin, notice)
+                _show(origin, notice, effects, refused)
         if origin.last_sequence > before.last_sequence:
             first = before.last_sequence + 1
-            self.effects.append(Confirmed(origin.session, first, origin.last_sequence, tuple(self._refused)))
-        self._refused = []
+            effects.append(Confirmed(origin.session, first, origin.last_sequence, tuple(refused)))
         if not origin.is_open and (before.is_open or not before.session):
-            self.effects.append(SessionClosed(origin.session))
+            effects.append(SessionClosed(origin.session))
+
+
+def _show(origin: Origin, notice: Notice, effects: list[Effect], refused: list[Refused]) -> None:
+    """Tell a node what a notice says."""
+    effect = origin.effect_of(notice)
+    if isinstance(effect, Refused):
+        refused.append(effect)
+    else:
+        effects.append(effect)

@@ -22,6 +22,7 @@ from queues.quorum.commands import Batch, decode_batch, with_time
 from queues.quorum.digest import digest_of
 from queues.quorum.effects import Effect
 from queues.quorum.execution import Execution
+from queues.quorum.feed import Heard, heard_by
 from queues.quorum.image import capture, chunks_of
 from queues.quorum.image_reader import ImageReader, read_image
 from queues.quorum.leases import QuorumLease
@@ -29,6 +30,7 @@ from queues.quorum.places import Export, Places, name_places
 from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.resting import Resting
 from queues.quorum.settings import QuorumSettings
+from queues.quorum.state import GroupState
 from queues.stream.commands import AppendChunk
 from queues.stream.compacted import Compacted
 from queues.stream.place import Place
@@ -190,6 +192,44 @@ class QueueGroupMachine:
     def begin_session(self, session: int) -> None:
         """The node has another one."""
         self._execution.own_session = session
+
+    def heard(self) -> Heard:
+        """What the own node has heard of its session, if it has taken all effects."""
+        execution = self._execution
+        return heard_by(execution.state.origins.get(execution.own_node), execution.own_session)
+
+    def resume(self, heard: Heard) -> None:
+        """The own node goes on here with a session of which it has heard so much elsewhere: of a state before this
+        one."""
+        self._execution.resume(heard)
+
+    def open_feed(self, node: str, heard: Heard) -> None:
+        """On the member that leads: another node, which is no member, hears the effects of its session from where it
+        has stopped."""
+        self._execution.open_feed(node, heard)
+
+    def take_feed(self, node: str) -> list[Effect]:
+        """What has come for such a node since the last call, in order."""
+        feed = self._execution.feeds[node]
+        effects: list[Effect] = feed.effects
+        if effects:
+            feed.effects = []
+        return effects
+
+    def close_feed(self, node: str) -> None:
+        """It hears nothing more here."""
+        self._execution.feeds.pop(node, None)
+
+    def clear(self) -> None:
+        """This node is no member any more: everything goes, and nobody is told of it."""
+        self.abort_install()
+        self._proposed = {}
+        execution = self._execution
+        execution.own_session = 0
+        execution.feeds.clear()
+        before = execution.replace(GroupState())
+        execution.effects = []
+        before.discard()
 
     def take_effects(self) -> list[Effect]:
         """What has come of the entries applied since the last call, in order."""

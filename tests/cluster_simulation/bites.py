@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cluster_simulation import broken_cluster_rules as cluster
+from tests.cluster_simulation import broken_guest_rules as guests
 from tests.cluster_simulation import broken_lease_rules as leases
 from tests.cluster_simulation.weather_kinds import KINDS
 from tests.raft import broken_rules as group
@@ -26,6 +27,8 @@ CLUSTER_CASES: list[tuple[Rule, str, int]] = [
     (cluster.declarations_are_answered_at_once, "link", 1),
     (cluster.letters_are_not_numbered, "election", 40),
     (cluster.nobody_is_held_to_what_others_have_seen, "amnesia", 14),
+    (guests.a_guest_confirms_what_it_has_sent, "guests", 1),
+    (guests.a_member_forgets_before_it_is_let_go, "guests", 1),
     (leases.owners_are_not_fenced, "leases-dense", 1),
     (leases.a_claim_adds_to_what_is_held, "leases-dense", 14),
     (leases.epochs_are_forgotten, "leases-dense", 1),

@@ -112,8 +112,11 @@ class GroupChecks:
             if log.entry(group_id, index, data, node.name):
                 self.check_majority(node, group_id, index, term)
             before = len(execution.effects)
+            fed = {name: len(feed.effects) for name, feed in execution.feeds.items()}
             apply(index, term, data, now)
             log.told(group_id, index, node.name, execution.effects[before:])
+            for name, count in fed.items():
+                log.told(group_id, index, name, execution.feeds[name].effects[count:])
             if index % _EVERY == 0:
                 log.digest(group_id, index, machine.digest(), node.name)
 
@@ -123,7 +126,21 @@ class GroupChecks:
             log.counts["installs"] += 1
             log.told(group_id, 0, node.name, execution.effects[before:], is_exact=False)
 
+        open_feed, resume = machine.open_feed, machine.resume
+
+        def fed_from_here(name: str, heard: Any) -> None:
+            open_feed(name, heard)
+            log.counts["feeds"] += 1
+            log.told(group_id, 0, name, execution.feeds[name].effects, is_exact=False)
+
+        def resumed(heard: Any) -> None:
+            before = len(execution.effects)
+            resume(heard)
+            log.counts["resumed"] += 1
+            log.told(group_id, 0, node.name, execution.effects[before:], is_exact=False)
+
         machine.apply, machine.end_install = watched, installed
+        machine.open_feed, machine.resume = fed_from_here, resumed
         self._watch_places(machine.placer)
 
     def _watch_places(self, placer: Any) -> None:

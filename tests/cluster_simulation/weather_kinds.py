@@ -7,6 +7,7 @@ from typing import Any
 
 import amqp_broker  # noqa: F401 - decides whether modules run compiled
 from tests.cluster_simulation.compaction_weather import CompactionWeather
+from tests.cluster_simulation.guest_weather import GuestWeather
 from tests.cluster_simulation.lease_weather import LeaseWeather
 from tests.cluster_simulation.stream_weather import StreamWeather
 from tests.cluster_simulation.weather import Weather
@@ -114,6 +115,8 @@ _PLAIN: dict[str, type[Weather]] = {
     "clock": ClockWeather,
     "amnesia": AmnesiaWeather,
 }
+#: Of groups on some of the nodes.
+_OF_GUESTS: dict[str, type[Weather]] = {"guests": GuestWeather}
 #: The same with streaming jobs, which take messages on lease and publish in transactions.
 _WITH_LEASES: dict[str, type[Weather]] = {
     f"leases-{name}": type(f"{kind.__name__}WithLeases", (LeaseWeather, kind), {}) for name, kind in _PLAIN.items()
@@ -143,6 +146,7 @@ def _one_of(kinds: dict[str, type[Weather]]) -> Callable[..., Weather]:
 #: "leases", "streams", "compaction": each seed has one of the kinds with them.
 KINDS: dict[str, Callable[..., Weather]] = {
     **_PLAIN,
+    **_OF_GUESTS,
     "leases": _one_of(_WITH_LEASES),
     **_WITH_LEASES,
     "streams": _one_of(_WITH_STREAMS),

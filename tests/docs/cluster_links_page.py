@@ -35,6 +35,9 @@ KINDS = {
     "`amqp_broker/links/acquaintances.py`",
     FrameKind.MANAGEMENT: "what a node asks another for who wants to see the whole cluster, and the answer: "
     "`amqp_broker/management/peer_questions.py`",
+    FrameKind.GUEST_REQUEST: "what a node asks of a group of queues in which it is not: "
+    "`amqp_broker/queue_types/quorum/guest_frames.py`",
+    FrameKind.GUEST_ANSWER: "what the member that leads says to it: what its commands have come to; in the same file",
 }
 
 

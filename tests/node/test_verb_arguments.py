@@ -98,6 +98,9 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"vhost": "/", "queue": "q", "node": "n4"}, {"vhost": _TEXT, "queue": _TEXT, "node": _TEXT},
     ),
     "cluster.rebalance": ({}, {}),
+    "queues.grow": ({"node": "n4"}, {"node": _TEXT, "vhost": _TEXT, "queue": _TEXT}),
+    "queues.shrink": ({"node": "n4"}, {"node": _TEXT, "vhost": _TEXT, "queue": _TEXT}),
+    "queues.rebalance": ({}, {}),
     "whoami": ({}, {"as_user": _TEXT}),
     "queue.peek": (
         {"vhost": "/", "name": "q"},

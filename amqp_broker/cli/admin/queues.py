@@ -78,6 +78,41 @@ def quorum_command(name: str, is_json: bool, vhost: str | None, url: str) -> Non
         say(f"{ago} ago, term {change['term']}: {change['leader']} leads, as {change['seen_by']} saw: {change['why']}")
 
 
+@queue.command("grow")
+@click.argument("node")
+@click.option("--queue", "name", default="", metavar="NAME", help="Only the group that this queue is in. [all groups]")
+@vhost_option
+@add_url_options
+def grow_command(node: str, name: str, vhost: str | None, url: str) -> None:
+    """Have NODE be a member of the groups of quorum queues and streams: it keeps a copy of what they hold."""
+    _change_members("queues.grow", url, node=node, queue=name, vhost=vhost_of(url, vhost))
+
+
+@queue.command("shrink")
+@click.argument("node")
+@click.option("--queue", "name", default="", metavar="NAME", help="Only the group that this queue is in. [all groups]")
+@vhost_option
+@add_url_options
+def shrink_command(node: str, name: str, vhost: str | None, url: str) -> None:
+    """Have NODE be a member no more: it keeps no copy, and its clients use the queues all the same."""
+    _change_members("queues.shrink", url, node=node, queue=name, vhost=vhost_of(url, vhost))
+
+
+@queue.command("rebalance")
+@add_url_options
+def rebalance_command(url: str) -> None:
+    """Spread the members of groups that are on some of the nodes evenly over all nodes."""
+    _change_members("queues.rebalance", url)
+
+
+def _change_members(verb: str, url: str, **fields: str) -> None:
+    with asking(url) as client:
+        answer = client.request(verb, **fields)
+    for row in answer["groups"]:
+        say(f"group {row['group']} is to be on {', '.join(row['members'])}")
+    say("`amqp-broker cluster status` shows when they are" if answer["groups"] else "nothing to do: it is so already")
+
+
 @queue.command("hints")
 @click.argument("name")
 @click.option("--seconds", type=click.FloatRange(1.0), default=2.0, help="So long it is watched for its rates. [2]")

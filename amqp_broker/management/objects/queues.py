@@ -220,12 +220,12 @@ class Queues(VhostThings[Queue, Seen]):
     def _leader(self, queue: Queue) -> str | None:
         if not QUEUE_TYPES[queue.declaration.type].lives_in_groups:
             return None
-        return str(cast("QuorumQueue", queue).group.raft.leader or "")
+        return str(cast("QuorumQueue", queue).group.leader or "")
 
     def _members(self, queue: Queue) -> list[str] | None:
         if not QUEUE_TYPES[queue.declaration.type].lives_in_groups:
             return None
-        return sorted(cast("QuorumQueue", queue).group.raft.members)
+        return sorted(cast("QuorumQueue", queue).group.members())
 
     def _online(self, queue: Queue) -> list[str] | None:
         members = self._members(queue)

@@ -21,6 +21,12 @@ cdef class QueueGroup(CommandSink):
     cdef public object host
     cdef object _discard
     cdef object _discards
+    cdef public object guest
+    cdef object _leaving
+    cdef object _steps
+    cdef long long _left_term
+    cdef public object feeds
+    cdef dict _serving
     cdef QuorumGroups _groups
     cdef long long _node_down_ms
     cdef long long _role_changes
@@ -53,8 +59,10 @@ cdef class QueueGroup(CommandSink):
     cpdef bint synced(self, long long position) except -1
     cpdef bint written(self, long long position) except -1
     cdef bint _awaits_disk(self) except -1
-    @cython.locals(machine=QueueGroupMachine, effects=list, outcomes=list, before=Py_ssize_t)
+    @cython.locals(machine=QueueGroupMachine, effects=list)
     cpdef void absorb(self, long long now) except *
+    @cython.locals(outcomes=list, before=Py_ssize_t)
+    cpdef void absorb_effects(self, list effects, long long now) except *
     @cython.locals(batches=list, filling=list)
     cpdef void end_turn(self, long long now) except *
     cdef bint _let_settling_rest(self, long long now) except -1

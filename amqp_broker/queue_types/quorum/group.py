@@ -10,7 +10,9 @@ Invariants:
 1. A receipt is complete when the own machine has applied its command, and not before.
 2. What was sent and is not applied is sent again: to a new leader, over a new link, and after RESEND_MS without news.
    The machine skips what it has.
-3. The leader opens and drops queues as the metadata have them; a queue whose id the metadata have not given yet is left
+3. A node that is no member of the group is a guest of it (guest.py): its commands go to the member that leads, and
+   their effects come from there. Only one of the two, own machine or a member's feed, gives effects of the session.
+4. The leader opens and drops queues as the metadata have them; a queue whose id the metadata have not given yet is left
    alone.
 """
 
@@ -18,13 +20,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.proxy.command_sink import CommandSink
 from amqp_broker.queue_types.quorum.dead_letters import DeadLetterPublisher
+from amqp_broker.queue_types.quorum.guest import Guest, Leaving
+from amqp_broker.queue_types.quorum.guest_feeds import GuestFeeds
+from amqp_broker.queue_types.quorum.guest_frames import decode_answer, decode_request
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from amqp_broker.queue_types.receipts import Receipt
 from queues.pager import Pager
@@ -52,6 +57,7 @@ from queues.quorum.effects import (
     SessionClosed,
     Unreadable,
 )
+from queues.quorum.feed import Heard
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
 from queues.quorum.session import SESSION_BITS, OwnStream, session_above
@@ -82,6 +88,9 @@ _NEWEST_SHARE = 0.125
 # Names as integers of this module, which a compiled one compares in C.
 _RESEND_MS = RESEND_MS
 _NEVER = 1 << 62
+#: So many queues, or readers of streams, hear in one slice that this node has left their group.
+_LEFT_AT_ONCE = 64
+_ENDED = object()
 
 
 class Letters(Protocol):
@@ -154,7 +163,9 @@ class Filling(Protocol):
 
 
 class QueueGroup(CommandSink):
-    """raft: the group, open, with this machine. queues: those that the metadata have, by id."""
+    """raft: the group, open, with this machine. queues: those that the metadata have, by id. guest: what this node
+    does while it is no member, None while it is one, or nobody has named the members. feeds: of the guests of this
+    member."""
 
     def __init__(
         self, raft: Group, machine: QueueGroupMachine, pager: Pager, groups: QuorumGroups, host: GroupHost,
@@ -179,6 +190,12 @@ class QueueGroup(CommandSink):
         self.host = host
         self._discards = host.discards
         self.background = host.background
+        self.guest: Guest | None = None
+        self._leaving: Leaving | None = None
+        self._steps: Iterator[None] = iter(())  # of queues that hear that this node is no member any more
+        self._left_term = 0  # of a leader that has said that this node is no member any more; 0: nobody has
+        self.feeds = GuestFeeds(self, groups.send_answer)
+        self._serving = self.feeds.serving
         self._discard = self.machine.discard_some
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
@@ -208,6 +225,26 @@ class QueueGroup(CommandSink):
         return session_above(newest, now << SESSION_BITS, self.host.random_bytes)
 
     # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> str | None:
+        """Who leads the group, as far as this node knows, whether it is a member or not."""
+        guest = self.guest
+        return self.raft.leader if guest is None else guest.leader
+
+    def members(self) -> tuple[str, ...]:
+        """Who votes in the group; on a node that is no member, who is to be one."""
+        return self.raft.members or tuple(sorted(self.host.metadata.group_members(self.group_id)))
+
+    def wanted_members(self) -> list[str]:
+        """The other nodes that are to be members."""
+        metadata = self.host.metadata
+        names = metadata.group_members(self.group_id) or sorted(metadata.members())
+        return [name for name in names if name != self._groups.own_node]
+
+    def is_linked(self, name: str) -> bool:
+        """Whether there is a link to that node."""
+        return bool(self._groups.is_linked(name))
 
     def backlog_bytes(self) -> int:
         """Octets of commands that were submitted and are not applied: publishers wait when it is too much."""
@@ -307,12 +344,15 @@ class QueueGroup(CommandSink):
     def peer_connected(self, name: str, now: int) -> None:
         """There is a link to a node."""
         self._gone.pop(name, None)
-        if name == self.raft.leader:
+        if name == self.leader:
             self.stream.resend()
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to a node is gone."""
         self._gone[name] = now
+        self.feeds.drop(name)
+        if self.guest is not None:
+            self.guest.peer_disconnected(name)
 
     def receive_batch(self, node: str, payload: bytes, now: int) -> None:
         """Commands of another node; this one was the leader when they were sent. Raises PeerProtocolError."""
@@ -325,6 +365,92 @@ class QueueGroup(CommandSink):
             self.machine.propose(self.raft, payload, now)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
+
+    # -- members and guests --------------------------------------------------------------------------------------------
+
+    def receive_request(self, node: str, payload: bytes, now: int) -> None:
+        """A frame of a guest. Raises PeerProtocolError."""
+        try:
+            self.feeds.receive(node, decode_request(payload))
+        except Malformed as error:
+            raise PeerProtocolError(f"{node}: a frame of a guest of queue group {self.group_id}: {error}") from error
+
+    def receive_answer(self, node: str, payload: bytes, now: int) -> None:
+        """A frame for this node, which is no member, or may be none. Raises PeerProtocolError."""
+        try:
+            frame = decode_answer(payload)
+            if self.guest is not None:
+                self.guest.receive(node, frame, now)
+            elif self._leaving is not None and self._leaving.has_left(frame):
+                self._left_term = max(self._left_term, frame.term)  # type: ignore[union-attr]  # it is a Found
+                self._groups.touch(self.group_id)
+        except Malformed as error:
+            raise PeerProtocolError(f"{node}: a frame for a guest of queue group {self.group_id}: {error}") from error
+
+    def _look_at_members(self, now: int) -> None:
+        """Whether this node is a member of the group, or a guest, may be another thing than before."""
+        raft, guest, own = self.raft, self.guest, self._groups.own_node
+        if guest is not None:
+            if own in raft.members and raft.last_applied >= guest.index:
+                self._become_member(guest, now)
+            else:
+                guest.work(now)
+        elif raft.is_outside:
+            self._leaving, self._left_term = None, 0
+            if self.host.metadata.group_members(self.group_id):
+                self._become_guest(now)
+        elif raft.is_leader or own in (self.host.metadata.group_members(self.group_id) or (own,)):
+            self._leaving, self._left_term = None, 0
+        elif self._left_term:
+            self._become_guest(now)
+        else:
+            self._leaving = self._leaving or Leaving(self, self._groups.send_request)
+            self._leaving.work(now)
+
+    def _become_guest(self, now: int) -> None:
+        """This node is no member. What it has heard of its session it has heard; its commands stay as they are, and
+        what it had of the group goes."""
+        self.absorb(now)
+        machine, raft, session = self.machine, self.raft, self.stream.session
+        heard = machine.heard() if machine.own_session == session else Heard.nothing(session)
+        index = raft.last_applied
+        if self._left_term:
+            log.info("queue group %d: this node is no member any more", self.group_id)
+            machine.clear()
+            raft.leave(self._left_term)
+            self._leaving, self._left_term = None, 0
+            self._steps = self._leave_queues()
+            self.host.background.add(self._leave_some)
+        machine.begin_session(0)
+        self.guest = Guest(self, self._groups.send_request, heard, index)
+        self.stream.resend()
+        self.guest.work(now)
+
+    def _leave_queues(self) -> Iterator[None]:
+        """Those hear of it that have read what was here."""
+        for queue in list(self.queues.values()):
+            left = getattr(queue, "left_group", None)
+            if left is not None:
+                yield from left()
+            yield
+
+    def _leave_some(self, now: int) -> bool:
+        """A slice of that."""
+        return all(next(self._steps, _ENDED) is not _ENDED for _ in range(_LEFT_AT_ONCE))
+
+    def _become_member(self, guest: Guest, now: int) -> None:
+        """This node votes, and has applied all of which it has heard as a guest."""
+        log.info("queue group %d: this node is a member now", self.group_id)
+        guest.close()
+        self.guest = None
+        self.machine.resume(guest.heard())
+        self.stream.resend()
+        self.absorb(now)
+
+    def attached(self, now: int) -> None:
+        """A member serves this guest from now on."""
+        self.stream.resend()
+        self._groups.touch(self.group_id)
 
     def synced(self, position: int) -> bool:
         """The journal is on the disk so far. Returns whether there is more to wait for. Raises OSError."""
@@ -350,17 +476,9 @@ class QueueGroup(CommandSink):
             self._on_role_changed(now)
         effects = machine.take_effects()
         if effects:
-            before = self.stream.unapplied
-            outcomes = self.stream.on_effects(effects)
-            if self.stream.unapplied != before:
-                self._progress_at = now
-            self.take_effects(effects)
-            for outcome in outcomes:
-                receipt: Any = outcome.token  # a Receipt, of which raft knows nothing
-                receipt.complete(outcome.refusal)
-            if self._is_session_closed:
-                self._is_session_closed = False
-                self._reopen(self._session_above(self.stream.session, now))
+            self.absorb_effects(effects, now)
+        if self._serving:
+            self.feeds.work()
         if self._timed:
             self._tell_times()
         if self._sampled:
@@ -369,6 +487,21 @@ class QueueGroup(CommandSink):
             self._wake_watchers()
         if self.letters.is_active and self.leads_and_knows:
             self.letters.begin(now)
+
+    def absorb_effects(self, effects: list[Any], now: int) -> None:
+        """What was applied, here or where this node is a guest, takes effect."""
+        before = self.stream.unapplied
+        outcomes = self.stream.on_effects(effects)
+        if self.stream.unapplied != before:
+            self._progress_at = now
+        self.take_effects(effects)
+        for outcome in outcomes:
+            receipt: Any = outcome.token  # a Receipt, of which raft knows nothing
+            receipt.complete(outcome.refusal)
+        if self._is_session_closed:
+            self._is_session_closed = False
+            newest = self.stream.session if self.guest is None else max(self.stream.session, self.guest.newest_session)
+            self._reopen(self._session_above(newest, now))
 
     def _tell_times(self) -> None:
         """How long what is applied now was under way."""
@@ -422,8 +555,9 @@ class QueueGroup(CommandSink):
             self._is_session_closed = True
         elif isinstance(effect, QueueGone):
             self._on_queue_gone(effect)
-        elif isinstance(effect, QueueOpened) and self.is_forgotten(effect.queue_id):
-            # It was deleted while the command that opens it was on its way.
+        elif isinstance(effect, QueueOpened) and (self._groups.has_lists or self.is_forgotten(effect.queue_id)):
+            # It was deleted while the command that opens it was on its way; or a guest has opened it, which does not
+            # see what the log has, as its own metadata had it.
             self._unreconciled[effect.queue_id] = None
             self._groups.touch(self.group_id)
 
@@ -448,7 +582,10 @@ class QueueGroup(CommandSink):
         consumers held is back in the queues."""
         log.warning("queue group %d: the session of this node is over, a new one begins", self.group_id)
         reopened = self.stream.reopen(session)
-        self.machine.begin_session(self.stream.session)
+        if self.guest is None:
+            self.machine.begin_session(self.stream.session)
+        else:
+            self.guest.begin_session(self.stream.session)
         self.renumber(reopened.consumers)
         for token in reopened.dropped:
             receipt: Any = token  # a Receipt
@@ -464,6 +601,8 @@ class QueueGroup(CommandSink):
     def _on_role_changed(self, now: int) -> None:
         self._leads_from = self.raft.last_index
         self.stream.resend()
+        if self._serving and not self.raft.is_leader:
+            self.feeds.close()
         led_term = self._led_term
         self._led_term = self.raft.term if self.raft.is_leader else 0
         if not self._led_term or self._led_term != led_term:
@@ -491,15 +630,20 @@ class QueueGroup(CommandSink):
         if not self._let_settling_rest(now):
             self.flush()
         self._groups.served(self.group_id)
-        leader = self.raft.leader
+        if self._groups.has_lists:
+            self._look_at_members(now)
+        leader = self.raft.leader if self.guest is None else self.guest.leader
         if leader is None or now < self._rests_until:
             return
         if self.raft.is_leader:
+            if self.guest is not None:
+                return  # it has not applied yet what it has heard as a guest
             self._do_chores(now)
         elif not self._groups.is_linked(leader):
             return
         if self._has_waited(now):
-            newest = self.machine.last_session_of(self.stream.origin)
+            guest = self.guest
+            newest = self.machine.last_session_of(self.stream.origin) if guest is None else guest.newest_session
             if newest > self.stream.session:  # of an earlier run, when the clock was ahead of what it is now
                 self._reopen(self._session_above(newest, now))
             self.stream.resend()
@@ -631,6 +775,11 @@ class QueueGroup(CommandSink):
             earliest = min(earliest, self._progress_at + _RESEND_MS)
         if self.raft.is_leader:
             earliest = min(earliest, self._next_chore())
+        if self.guest is not None:
+            due = self.guest.next_deadline(self.clock.now)
+            earliest = min(earliest, due or _NEVER)
+        elif self._leaving is not None:
+            earliest = min(earliest, self._leaving.next_at)
         return 0 if earliest == _NEVER else max(earliest, self._rests_until)
 
     def _next_chore(self) -> int:

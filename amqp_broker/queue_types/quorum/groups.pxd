@@ -17,6 +17,10 @@ cdef class QuorumGroups:
     cdef readonly list pagers
     cdef readonly bint is_active
     cdef readonly bint is_busy
+    cdef readonly bint has_lists
+    cdef long long _lists_seen
+    cdef readonly object send_request
+    cdef readonly object send_answer
     cdef readonly long long synced_position
     cdef readonly object timings
     cdef bint _is_leaving

@@ -33,8 +33,9 @@ _ASK_MS = 1000
 
 class QuorumGroups:
     """all: by number. is_active: there are quorum queues. is_busy: a group has something to do at the end of this turn.
-    is_ready, is_alone: of the node's metadata (Replication). pagers: the node's, for classic queues, and those of the
-    groups. synced_position: up to where the journal is on the disk."""
+    has_lists: groups are, or were, on some of the nodes only. is_ready, is_alone: of the node's metadata (Replication).
+    pagers: the node's, for classic queues, and those of the groups. synced_position: up to where the journal is on the
+    disk."""
 
     def __init__(
         self,
@@ -51,6 +52,8 @@ class QuorumGroups:
         self._raft = raft
         self._linked = tenants.linked
         self._send_batch = tenants.register(FrameKind.QUEUE_BATCH, self._on_batch)
+        self.send_request = tenants.register(FrameKind.GUEST_REQUEST, self._on_guest_request)
+        self.send_answer = tenants.register(FrameKind.GUEST_ANSWER, self._on_guest_answer)
         self._transfers = transfers
         self._host = host
         self.clock = clock
@@ -60,6 +63,8 @@ class QuorumGroups:
         self.pagers = [host.store.pager]
         self.is_active = False
         self.is_busy = False
+        self.has_lists = False
+        self._lists_seen = 0
         self.synced_position = 0
         #: Who is told how long things take, if anybody is.
         self.timings: Timings | None = None
@@ -100,37 +105,52 @@ class QuorumGroups:
         """The group that a quorum queue is in."""
         return self.all[queue_id % len(self.all) + 1]
 
-    def place_queue(self, next_queue_id: int, is_local: bool) -> int:
+    def place_queue(self, next_queue_id: int, is_local: bool, size: int = 0) -> int:
         """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
         of those that this node leads, as what is published here has one hop less then. Where it leads none, it asks to
-        lead the group, if that has no queue yet."""
-        groups, now = self.all, self.clock.now
+        lead the group, if that has no queue yet. size: on how many nodes it is to be, 0 for any number; see
+        `groups_of_size`."""
+        groups, now = self.groups_of_size(size) if self.has_lists else self.all, self.clock.now
+        if is_local and self.has_lists:  # of those that are here, too, if there are some
+            groups = {each: group for each, group in groups.items() if group.guest is None} or groups
         led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
         chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
-        is_new = not 0 <= now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
+        is_member = groups[chosen].guest is None
+        is_new = is_member and not 0 <= now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
         if is_local and not led and not groups[chosen].queues and not self._is_leaving and is_new:
             self._asked_at = now
             self._transfers.request(chosen, self.own_node)
-        return next_queue_id + (chosen - 1 - next_queue_id) % len(groups)
+        return next_queue_id + (chosen - 1 - next_queue_id) % len(self.all)
 
-    def place_queues(self, next_queue_id: int, count: int) -> list[int]:
+    def groups_of_size(self, size: int) -> dict[int, QueueGroup]:
+        """Those that are on so many nodes; where there are none, those that are on the next larger number; where all
+        are on fewer, those on the most."""
+        metadata, everybody = self._host.metadata, len(self._host.metadata.members())
+        counts = {group_id: len(metadata.group_members(group_id)) or everybody for group_id in self.all}
+        if not size:
+            return self.all
+        larger = [count for count in counts.values() if count >= size]
+        wanted = min(larger) if larger else max(counts.values())
+        return {group_id: group for group_id, group in self.all.items() if counts[group_id] == wanted}
+
+    def place_queues(self, next_queue_id: int, count: int, size: int = 0) -> list[int]:
         """Ids from `next_queue_id` on that rise and put new queues, of which the messages of one are divided, into
         different groups, with different leaders where there are several, those with the fewest queues first. The queue
-        itself comes before them, in the group of the first."""
-        groups = self.all
+        itself comes before them, in the group of the first. size: see `place_queue`."""
+        groups = self.groups_of_size(size) if self.has_lists else self.all
         used = dict.fromkeys(groups, 0)
-        led = dict.fromkeys([group.raft.leader for group in groups.values()], 0)
+        led = dict.fromkeys([group.leader for group in groups.values()], 0)
         ids: list[int] = []
         for _ in range(count):
             chosen = min(
                 groups,
-                key=lambda each: (used[each], led[groups[each].raft.leader], len(groups[each].queues), each),
+                key=lambda each: (used[each], led[groups[each].leader], len(groups[each].queues), each),
             )
             used[chosen] += 1
-            led[groups[chosen].raft.leader] += 1
+            led[groups[chosen].leader] += 1
             for _ in range(1 if ids else 2):
                 lowest = ids[-1] + 1 if ids else next_queue_id
-                ids.append(lowest + (chosen - 1 - lowest) % len(groups))
+                ids.append(lowest + (chosen - 1 - lowest) % len(self.all))
         return ids
 
     def place_beside(self, next_queue_id: int, queue_id: int) -> int:
@@ -195,6 +215,26 @@ class QuorumGroups:
             return
         group.receive_batch(name, payload[4:], now)
 
+    def _on_guest_request(self, name: str, payload: bytes, now: int) -> None:
+        group = self._group_of_frame(name, payload)
+        if group is not None:
+            group.receive_request(name, payload, now)
+            self.touch(group.group_id)
+
+    def _on_guest_answer(self, name: str, payload: bytes, now: int) -> None:
+        group = self._group_of_frame(name, payload)
+        if group is not None:
+            group.receive_answer(name, payload, now)
+            self.touch(group.group_id)
+
+    def _group_of_frame(self, name: str, payload: bytes) -> QueueGroup | None:
+        """Of a guest's frame, or of one for a guest."""
+        number = int.from_bytes(payload[2:6], "big")
+        group = self.all.get(number)
+        if group is None:
+            log.error("%s speaks of queue group %d, which is not here", name, number)
+        return group
+
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there."""
         self.synced_position = position
@@ -252,6 +292,11 @@ class QuorumGroups:
 
     def work(self, now: int) -> None:
         """What this turn has to say to groups is said; before the journal is looked at for its length."""
+        if self._host.metadata.group_generation != self._lists_seen:
+            self._lists_seen = self._host.metadata.group_generation
+            self.has_lists = self.has_lists or self._host.metadata.has_group_lists
+            if self.has_lists:
+                self.touch_all(now)
         for group_id in self._changed:
             if group_id in self.all:
                 self._touched[group_id] = None

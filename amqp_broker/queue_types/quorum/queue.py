@@ -1,7 +1,7 @@
 """QuorumQueue: a quorum queue as the channels of this node see it. Its log is that of a queue group.
 
-Every node of the cluster is a member of the group, so what the queue holds is known here: as far as this node has
-applied the log.
+Where this node is a member of the group, what the queue holds is known here: as far as this node has applied the log.
+Where it is a guest, the member that leads is asked.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.proxy.queue import QueueProxy
 from amqp_broker.queue_types.quorum.leases import QuorumLeases
 from amqp_broker.queue_types.receipts import Receipt
+from queues.lease_source import LeasedAt
 from queues.message import Message
 from queues.peeking import PeekSteps, PeekWish, peek_ready
-from queues.queue import Held
+from queues.queue import Done, Held
 from queues.quorum.commands import How, OpenQueue
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.retry import RetryType
@@ -58,6 +59,7 @@ class QuorumQueue(QueueProxy):
         self._dead_letters = group.host.dead_letters
         self.counts_returns = True
         self.is_prepared = False
+        self._counted = _NOTHING  # what the leader has said last, while this node is a guest
         self._leases = QuorumLeases(self, group, lease_expires)
         self._find_settings = find_settings
         self._take_settings(find_settings())
@@ -75,9 +77,11 @@ class QuorumQueue(QueueProxy):
             self._take_settings(settings)
             self.group.settings_changed(self)
 
-    def leases(self) -> QuorumLeases | None:
-        """See Queue."""
-        return self._leases
+    def leases(self) -> QuorumLeases | LeasedAt | None:
+        """See Queue: those of a guest are where the log is."""
+        if self.group.guest is None:
+            return self._leases
+        return LeasedAt(self.group.leader or next(iter(self.group.wanted_members()), ""))
 
     def prepare(self) -> None:
         """The first command of this node: it comes behind one that makes the queue, should nobody have made it yet."""
@@ -117,8 +121,24 @@ class QuorumQueue(QueueProxy):
         return self._machine.queue_state(self.queue_id)
 
     def statistics(self) -> QueueStatistics:
-        """Its figures, as of what this node has applied."""
+        """Its figures, as of what this node has applied; of a guest, as they were counted."""
+        if self.group.guest is not None:
+            return self._counted
         return self._machine.statistics(self.queue_id) or _NOTHING
+
+    def count(self, is_use: bool, then: Done) -> None:
+        """See Queue: a guest asks the leader. Without one, what was counted last is shown."""
+        guest = self.group.guest
+        if guest is None:
+            then(None)
+            return
+
+        def counted(figures: QueueStatistics | None) -> None:
+            if figures is not None:
+                self._counted = figures
+            then(None)
+
+        guest.count(self.queue_id, counted, self.group.clock.now)
 
     def message_count(self) -> int:
         """How many messages are ready."""
@@ -183,8 +203,8 @@ class QuorumQueue(QueueProxy):
 
     def seen_at(self) -> str | None:
         """See Queue: who leads its group. Other members may be behind."""
-        raft = self.group.raft
-        return "" if raft.is_leader else raft.leader or None
+        group = self.group
+        return "" if group.raft.is_leader else group.leader or None
 
     def peek(self, wish: PeekWish) -> PeekSteps | None:
         """See Queue."""

@@ -29,7 +29,9 @@ from queues.quorum.effects import (
     GetAnswered,
     Refusal,
     Refused,
+    SessionClosed,
     SettleMissed,
+    Unreadable,
     make_delivered,
 )
 from queues.quorum.reader import Reader
@@ -44,7 +46,7 @@ _TAKEN = 0x82
 _OWN = 0x80
 
 _DELIVERED, _CONFIRMED, _GET_ANSWERED, _COUNTED, _ATTACH_REFUSED, _SETTLE_MISSED, _CANCELLED = range(1, 8)
-_QUEUE_COUNTED, _BLOCKED = 16, 17
+_QUEUE_COUNTED, _BLOCKED, _SESSION_CLOSED, _UNREADABLE = 16, 17, 18, 19
 _COUNT_AT = 9
 _FRAME_HEAD = 13
 _EFFECT = struct.Struct(">BL")
@@ -158,6 +160,8 @@ HomeEffect = (
     | ConsumerCancelled
     | QueueCounted
     | Blocked
+    | SessionClosed
+    | Unreadable
 )
 
 
@@ -281,6 +285,15 @@ def _put_blocked(buffer: Buffer, effect: Blocked) -> None:
     buffer.put_u8(1 if effect.is_blocked else 0)
 
 
+def _put_session_closed(buffer: Buffer, effect: SessionClosed) -> None:
+    buffer.put_u64(effect.session)
+
+
+def _put_unreadable(buffer: Buffer, effect: Unreadable) -> None:
+    buffer.put_u64(effect.consumer)
+    buffer.put_u64(effect.delivery_id)
+
+
 _WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
     Confirmed: (_CONFIRMED, _put_confirmed),
     GetAnswered: (_GET_ANSWERED, _put_get_answered),
@@ -290,6 +303,8 @@ _WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
     ConsumerCancelled: (_CANCELLED, _put_cancelled),
     QueueCounted: (_QUEUE_COUNTED, _put_queue_counted),
     Blocked: (_BLOCKED, _put_blocked),
+    SessionClosed: (_SESSION_CLOSED, _put_session_closed),
+    Unreadable: (_UNREADABLE, _put_unreadable),
 }
 
 
@@ -347,7 +362,7 @@ def _get_confirmed(reader: Reader, session: int, addresses: AddressBook) -> Home
 
 def _refusal(reader: Reader) -> Refusal:
     value = reader.u8()
-    if not Refusal.FULL <= value <= Refusal.ID_USED:
+    if not Refusal.FULL <= value <= Refusal.LEASE_GONE or value == Refusal.UNKNOWN:
         raise reader.fail(f"refusal {value} is not known")
     return Refusal(value)
 
@@ -392,6 +407,14 @@ def _get_blocked(reader: Reader, session: int, addresses: AddressBook) -> HomeEf
     return Blocked(bool(reader.flags(1)))
 
 
+def _get_session_closed(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    return SessionClosed(reader.u64())
+
+
+def _get_unreadable(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+    return Unreadable(reader.u64(), reader.u64())
+
+
 _READERS: dict[int, Callable[[Reader, int, AddressBook], HomeEffect]] = {
     _DELIVERED: _get_delivered,
     _CONFIRMED: _get_confirmed,
@@ -402,4 +425,6 @@ _READERS: dict[int, Callable[[Reader, int, AddressBook], HomeEffect]] = {
     _CANCELLED: _get_cancelled,
     _QUEUE_COUNTED: _get_queue_counted,
     _BLOCKED: _get_blocked,
+    _SESSION_CLOSED: _get_session_closed,
+    _UNREADABLE: _get_unreadable,
 }

@@ -51,7 +51,7 @@ class StreamOperations:
                 name: GroupFigures(group.position, group.reader.node if group.reader else "", len(group.members))
                 for name, group in stream.groups
             },
-            queue.group.raft.leader or "",
+            queue.group.leader or "",
             {
                 name: ShareFigures(len(share.members), tuple([each.node if each else "" for each in share.owners]))
                 for name, share in stream.shares

@@ -16,6 +16,7 @@ from amqp_broker.queue_types.stream.group_reader import GroupDelivery
 from amqp_broker.queue_types.stream.log_queue import LogQueue
 from amqp_broker.queue_types.stream.partition_writer import PartitionWriter
 from amqp_broker.queue_types.stream.partitioned_reader import PartitionedReader
+from amqp_broker.queue_types.stream.queue import not_here
 from amqp_broker.queue_types.stream.wish import GROUP, Wish
 from queues.arguments import ArgumentError, QueueArguments
 from queues.message import Delivery, Message
@@ -69,6 +70,11 @@ class PartitionedStream(LogQueue):
 
     # -- counts: those of its partitions, which count themselves -------------------------------------------------------
 
+    def elsewhere(self) -> list[str]:
+        """See Queue: those that have the first partition that is not here."""
+        found = next((stream.elsewhere() for stream in self.parts.streams if stream.elsewhere()), ())
+        return list(found)
+
     def message_count(self) -> int:
         """How many messages they have."""
         return sum([stream.message_count() for stream in self.parts.streams])
@@ -100,7 +106,11 @@ class PartitionedStream(LogQueue):
     # -- consumers -----------------------------------------------------------------------------------------------------
 
     def consume(self, consumer: StreamSubscriber, then: Done) -> None:
-        """See Queue."""
+        """See Queue: it is read where all its partitions are."""
+        nodes = self.elsewhere()
+        if nodes:
+            then(not_here(self._title, nodes))
+            return
         try:
             wish = Wish.of(consumer, self._title)
             reader = self._reader_for(consumer, wish)

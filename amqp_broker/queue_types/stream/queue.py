@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
@@ -49,6 +49,14 @@ if TYPE_CHECKING:
     from queues.consumer import Consumer
 
 log = logging.getLogger("amqp_broker")
+
+
+def not_here(title: str, nodes: Sequence[str]) -> AmqpException:
+    """What a consumer is told on a node that has nothing to read: RabbitMQ's text, and where there is something."""
+    return precondition_failed(
+        f"{title} does not have a running replica on the local node: consume at one of {', '.join(nodes)}, or have "
+        f"this node be one (`amqp-broker queue grow`)"
+    )
 
 
 class StreamQueue(LogQueue):
@@ -177,7 +185,11 @@ class StreamQueue(LogQueue):
     # -- consumers -----------------------------------------------------------------------------------------------------
 
     def consume(self, consumer: StreamSubscriber, then: Done) -> None:
-        """See Queue."""
+        """See Queue. On a guest of its group there is nothing to read: the text is RabbitMQ's, and who has it."""
+        nodes = self.elsewhere()
+        if nodes:
+            then(not_here(self._title, nodes))
+            return
         try:
             reader = self._reader_for(consumer)
         except ArgumentError as error:
@@ -199,6 +211,16 @@ class StreamQueue(LogQueue):
             then(error)
 
         reader.join(joined)
+
+    def elsewhere(self) -> Sequence[str]:
+        """See Queue: the members of its group, on a guest."""
+        return self.group.members() if self.group.guest is not None else ()
+
+    def left_group(self) -> Iterator[None]:
+        """This node is no member any more: its readers have nothing to read here, and are cancelled, one a step."""
+        for reader in [*self.consumers.values(), *self._watching]:
+            self.give_up(reader)
+            yield
 
     def _reader_for(self, consumer: StreamSubscriber) -> StreamReader:
         """Raises AmqpException, ArgumentError."""

@@ -113,8 +113,35 @@ def quorum_status(asked: Asked) -> Answer:
     return Answer(value=rows)
 
 
-def refuse_replicas(asked: Asked) -> Answer:
-    raise bad_request("the groups of quorum queues decide who is a member: see `amqp-broker cluster`")
+class ReplicaBody(msgspec.Struct):
+    """Which node is to have a replica, or none any more."""
+
+    node: str
+
+
+class PatternBody(msgspec.Struct):
+    """Of which queues, in RabbitMQ; here queues share groups, and all groups are meant."""
+
+    strategy: str = "all"
+    vhost_pattern: str = ".*"
+    queue_pattern: str = ".*"
+
+
+def change_replica(asked: Asked) -> Answer:
+    """The group of a queue, with all other queues that are in it, is on a node, or is there no more."""
+    body = read_body(asked.body, ReplicaBody)
+    verb = "queues.grow" if asked.method == "POST" else "queues.shrink"
+    asked.change(verb, node=body.node, vhost=asked.name("vhost"), queue=asked.name("queue"))
+    return no_content()
+
+
+def change_replicas(asked: Asked) -> Answer:
+    """All groups are on a node, or none is any more."""
+    body = read_body(asked.body or b"{}", PatternBody)
+    if (body.strategy, body.vhost_pattern, body.queue_pattern) != ("all", ".*", ".*"):
+        raise bad_request("queues share groups, which grow and shrink as a whole: leave out strategy and patterns")
+    answer = asked.change("queues.grow" if asked.method == "POST" else "queues.shrink", node=asked.name("node"))
+    return Answer(value=answer["groups"])
 
 
 def check_name(name: str) -> None:
@@ -139,6 +166,8 @@ def _check_node(asked: Asked, node: JsonValue) -> None:
         raise bad_request(f"node {node!r} is no member; there are {', '.join(members)}")
 
 
+_REPLICAS = "/queues/quorum/{vhost}/{queue}/replicas"
+
 ENDPOINTS = (
     Endpoint("GET", "/queues", list_queues),
     Endpoint("GET", "/queues/detailed", list_queues),
@@ -150,8 +179,8 @@ ENDPOINTS = (
     Endpoint("POST", "/queues/{vhost}/{queue}/get", get_messages, body=GetBody),
     Endpoint("POST", "/queues/{vhost}/{queue}/actions", act, Access.ADMINISTRATOR, body=ActionBody),
     Endpoint("GET", "/queues/quorum/{vhost}/{queue}/status", quorum_status),
-    Endpoint("POST", "/queues/quorum/{vhost}/{queue}/replicas/add", refuse_replicas, Access.ADMINISTRATOR),
-    Endpoint("DELETE", "/queues/quorum/{vhost}/{queue}/replicas/delete", refuse_replicas, Access.ADMINISTRATOR),
-    Endpoint("POST", "/queues/quorum/replicas/on/{node}/grow", refuse_replicas, Access.ADMINISTRATOR),
-    Endpoint("DELETE", "/queues/quorum/replicas/on/{node}/shrink", refuse_replicas, Access.ADMINISTRATOR),
+    Endpoint("POST", f"{_REPLICAS}/add", change_replica, Access.ADMINISTRATOR, body=ReplicaBody),
+    Endpoint("DELETE", f"{_REPLICAS}/delete", change_replica, Access.ADMINISTRATOR, body=ReplicaBody),
+    Endpoint("POST", "/queues/quorum/replicas/on/{node}/grow", change_replicas, Access.ADMINISTRATOR),
+    Endpoint("DELETE", "/queues/quorum/replicas/on/{node}/shrink", change_replicas, Access.ADMINISTRATOR),
 )

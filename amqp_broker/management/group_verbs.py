@@ -1,0 +1,150 @@
+"""GroupVerbs: on which nodes the groups of queues are: `queues.grow`, `queues.shrink`, `queues.rebalance`.
+
+An answer says what was asked for: the lists of members are metadata. Whoever leads a group brings it there, one node at
+a time: a new one votes once it has caught up, and nobody goes before that. `cluster.status` says when it has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from amqp_broker.links.levels import SOME_MEMBERS
+from amqp_broker.management.request import Request
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.group_placing import host_of, spread
+from amqp_broker.metadata.stream import Proposal
+from amqp_broker.protocol.json_values import JsonObject
+from amqp_broker.queue_types.register import lives_in_groups
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.membership import Membership
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups
+
+#: An answer's fields, which may change until it is given, and what has to be applied before that.
+Answer = tuple[JsonObject, Proposal | None]
+
+
+class GroupVerbs:
+    """See the module's docstring. Verbs raise ValueError for a request that cannot be."""
+
+    def __init__(
+        self, metadata: Metadata, replication: Replication, membership: Membership, groups: QuorumGroups
+    ) -> None:
+        self._metadata = metadata
+        self._replication = replication
+        self._membership = membership
+        self._groups = groups
+        self.verbs: dict[str, Callable[[Request], Answer]] = {
+            "queues.grow": self._grow,
+            "queues.shrink": self._shrink,
+            "queues.rebalance": self._rebalance,
+        }
+
+    def _grow(self, request: Request) -> Answer:
+        """`node` is to be a member of all groups of queues; with `vhost` and `queue`, of the one of that queue."""
+        node = self._node(request)
+        if not self._membership.is_linked(node):
+            raise ValueError(f"node {node} is not linked, and could not catch up: ask again when it is there")
+        lists = {group_id: self._members(group_id) for group_id in self._asked_groups(request)}
+        changed = {group_id: [*members, node] for group_id, members in lists.items() if node not in members}
+        return self._propose("queues.grow", changed)
+
+    def _shrink(self, request: Request) -> Answer:
+        """`node` is to be a member of no group of queues; with `vhost` and `queue`, not of the one of that queue.
+        Refused where the others could not go on without it."""
+        node = self._node(request)
+        changed = {}
+        for group_id in self._asked_groups(request):
+            members = self._members(group_id)
+            if node not in members:
+                continue
+            rest = [name for name in members if name != node]
+            linked = [name for name in rest if self._membership.is_linked(name)]
+            if 2 * len(linked) <= len(rest):
+                gone = ", ".join(name for name in rest if name not in linked) or "nobody"
+                raise ValueError(
+                    f"without {node} group {group_id} would have no majority: {len(linked)} of its {len(rest)} other "
+                    f"members are linked (missing: {gone}); grow it by another node first, or bring these back"
+                )
+            changed[group_id] = rest
+        return self._propose("queues.shrink", changed)
+
+    def _rebalance(self, request: Request) -> Answer:
+        """Members are to be spread evenly over the linked nodes; groups on all nodes stay so, and each keeps its
+        size."""
+        self._check_level()
+        linked = self._membership.is_linked
+        hosts = {name: host_of(address) for name, address in self._metadata.members().items()}
+        lists = self._metadata.group_lists()
+        if missing := [name for name in hosts if not linked(name)]:
+            raise ValueError(
+                f"{', '.join(missing)} would have to take or give groups, and there is no link: ask again when all "
+                f"nodes are there, or remove those that do not come back (`amqp-broker cluster remove`)"
+            )
+        for group_id in lists:
+            self._check_is_settled(group_id)
+        return self._propose("queues.rebalance", spread(lists, hosts))
+
+    # -- what is asked -------------------------------------------------------------------------------------------------
+
+    def _node(self, request: Request) -> str:
+        node = request.text("node")
+        if node not in self._metadata.members():
+            raise ValueError(f"no member '{node}'; there are {', '.join(self._metadata.members()) or 'none'}")
+        self._check_level()
+        return node
+
+    def _check_level(self) -> None:
+        level = self._metadata.level
+        if level < SOME_MEMBERS:
+            raise ValueError(
+                f"the cluster is at level {level}, and groups on some of the nodes need {SOME_MEMBERS}: upgrade all "
+                f"nodes first, `amqp-broker cluster status` shows which speak it"
+            )
+
+    def _asked_groups(self, request: Request) -> list[int]:
+        name = request.text("queue", "")
+        if not name:
+            groups = sorted(self._groups.all)
+        else:
+            vhost = request.text("vhost", "/")
+            queue = self._metadata.queue(vhost, name)
+            if queue is None:
+                raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
+            if not lives_in_groups(queue.type):
+                raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue: it is on one node only")
+            groups = [self._groups.of(queue.queue_id).group_id]
+        for group_id in groups:
+            self._check_is_settled(group_id)
+        return groups
+
+    def _check_is_settled(self, group_id: int) -> None:
+        """As far as this node knows: one change at a time."""
+        raft, wanted = self._groups.all[group_id].raft, self._members(group_id)
+        if raft.learners or (raft.members and set(raft.members) != set(wanted)):
+            raise ValueError(
+                f"group {group_id} is on its way to the members {', '.join(wanted)}: ask again when it has them "
+                f"(`amqp-broker cluster status`)"
+            )
+
+    def _members(self, group_id: int) -> list[str]:
+        return sorted(self._membership.wanted(group_id))
+
+    def _propose(self, verb: str, changed: dict[int, list[str]] | dict[int, tuple[str, ...]]) -> Answer:
+        rows = [{"group": group_id, "members": sorted(members)} for group_id, members in changed.items()]
+        fields: JsonObject = {"groups": rows}
+        last: Proposal | None = None
+        for group_id, members in changed.items():
+            expected: Collection[str] = self._metadata.group_members(group_id)
+            last = self._replication.propose(commands.put_group_members(group_id, members, expected))
+        if last is not None:
+
+            def look(is_changed: object) -> None:
+                if not is_changed:
+                    fields.update(ok=False, error=f"{verb}: somebody else has changed the members; ask again")
+
+            last.when_done(look)
+        return fields, last

@@ -1,0 +1,72 @@
+"""GroupMembers: which nodes are the members of a group of queues, where these are not all nodes.
+
+A group that has no list is on all nodes. A list says who is to be a member: whoever leads the group brings it there,
+one node at a time (cluster/membership.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from amqp_broker.metadata.commands import Command
+from amqp_broker.metadata.group_placing import fill, host_of, loads
+
+
+class GroupMembers:
+    """A part of Metadata."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._group_members: dict[int, tuple[str, ...]] = {}
+        #: Another one when a list is another one.
+        self.group_generation = 0
+
+    def group_handlers(self) -> dict[str, Callable[[Command], bool]]:
+        """By the command."""
+        return {"group.members": self._put_group_members}
+
+    def members(self) -> Mapping[str, str]:
+        """See Metadata."""
+        raise NotImplementedError
+
+    @property
+    def has_group_lists(self) -> bool:
+        """Whether a group has a list."""
+        return bool(self._group_members)
+
+    def group_members(self, group_id: int) -> tuple[str, ...]:
+        """The nodes of a group, in the order of their names; none: all nodes."""
+        return self._group_members.get(group_id, ())
+
+    def group_lists(self) -> Mapping[int, tuple[str, ...]]:
+        """All lists, by the group."""
+        return self._group_members
+
+    def _put_group_members(self, command: Command) -> bool:
+        group_id, nodes = command["group"], tuple(sorted(set(command["nodes"])))
+        known = self._group_members.get(group_id, ())
+        if known != tuple(sorted(set(command["expected"]))) or nodes == known:
+            return False
+        if any(node not in self.members() for node in nodes):
+            return False
+        self._set_group(group_id, nodes)
+        return True
+
+    def drop_group_member(self, node: str) -> None:
+        """A node is no member of the cluster any more: in its groups another one takes its place, as it takes what the
+        group holds, if there is one that is not in it."""
+        hosts = {name: host_of(address) for name, address in self.members().items()}
+        for group_id, nodes in sorted(self._group_members.items()):
+            if node in nodes:
+                rest = [each for each in nodes if each != node]
+                self._set_group(group_id, fill(rest, hosts, len(nodes), loads(self._group_members, hosts)))
+
+    def _set_group(self, group_id: int, nodes: tuple[str, ...]) -> None:
+        self.group_generation += 1
+        self._group_members.pop(group_id, None)
+        if nodes:
+            self._group_members[group_id] = nodes
+
+    def copy_groups_to(self, other: GroupMembers) -> None:
+        """See Metadata.draft."""
+        other._group_members = dict(self._group_members)

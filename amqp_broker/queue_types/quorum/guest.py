@@ -1,0 +1,256 @@
+"""Guest: this node's side of a queue group of which it is no member.
+
+    looking -> OPEN at a member -> OPENED: attached -> EFFECTS ... -> the link is gone, CLOSED: looking again
+
+The node's stream of commands is the same as that of a member (OwnStream): the log executes each command once, whoever
+is asked, so nothing has to be found out about a publish of which no confirm has come. It goes again to the next leader,
+and the log skips what it has. What was confirmed, delivered and refused follows from the log, and whoever leads says
+what is missing from what this node has heard.
+
+Invariants:
+1. Effects are taken in the order of the log, each once, whichever member says them.
+2. `index` is of an entry, or above it, up to which effects were heard: whoever goes on has applied that.
+3. Numbers of feeds are drawn, and do not depend on a clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amqp_broker.queue_types.quorum.guest_frames import (
+    Answer,
+    Close,
+    Closed,
+    Count,
+    Counted,
+    Effects,
+    Find,
+    Found,
+    Open,
+    Opened,
+    Standing,
+    Taken,
+    encode_request,
+)
+from amqp_broker.queue_types.remote.effects_codec import decode_from_home
+from queues.page import AddressBook
+from queues.quorum.effects import (
+    AttachRefused,
+    Confirmed,
+    ConsumerCancelled,
+    Delivered,
+    GetAnswered,
+    SettleMissed,
+)
+from queues.quorum.effects import (
+    Counted as CommandCounted,
+)
+from queues.quorum.feed import Heard
+
+if TYPE_CHECKING:
+    from amqp_broker.links.tenants import Send
+    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from queues.quorum.queue import QueueStatistics
+
+log = logging.getLogger("amqp_broker.cluster")
+
+#: A member that has not answered is not waited for, and who is asked next is asked after this time, milliseconds.
+ASK_MS = 200
+#: So often a node that is a member, and is to be none, asks whether it is one still, milliseconds.
+FIND_MS = 500
+#: A queue's figures that have not come by then do not come: the last ones are shown, milliseconds.
+COUNT_MS = 1000
+#: The leader hears how much was taken when it is so much more, octets.
+_TELL_BYTES = 1024 * 1024
+#: Consumers that are gone are forgotten when there are so many more than those that are there.
+_MOST_GONE = 4096
+_NUMBER_BYTES = 8
+
+#: Called with a queue's figures; None: they are not known now.
+TakeFigures = Callable[["QueueStatistics | None"], None]
+
+
+class Guest:
+    """Of one group. send: a request to another node. leader: the member that this node is attached to, None while it
+    looks for one. index: see invariant 2. newest_session: of this node, as the log knows it."""
+
+    def __init__(self, group: QueueGroup, send: Send, heard: Heard, index: int) -> None:
+        self._group = group
+        self._send = send
+        self.leader: str | None = None
+        self.index = index
+        self.newest_session = 0
+        self._session = heard.session
+        self._last_sequence = heard.last_sequence
+        self._next_notice = heard.next_notice
+        self._consumers = dict(heard.consumers)
+        self._number = 0
+        self._asked = ""
+        self._hint = ""
+        self._next_at = 0
+        self._turn = 0
+        self._taken = 0
+        self._told = 0
+        self._addresses = AddressBook()
+        self._counting: dict[int, tuple[int, TakeFigures]] = {}
+
+    def heard(self) -> Heard:
+        """What was heard of this node's session."""
+        return Heard(self._session, self._last_sequence, self._next_notice, self._consumers)
+
+    def begin_session(self, session: int) -> None:
+        """The stream of commands goes on in a new one."""
+        self._session, self._last_sequence, self._next_notice = session, 0, 1
+        self._consumers = {}
+        self._look_again()
+
+    # -- looking for who leads -----------------------------------------------------------------------------------------
+
+    def work(self, now: int) -> None:
+        """At the end of a turn: somebody is asked, if nobody was in time."""
+        self._end_counting(now)
+        if self.leader is not None and not self._group.is_linked(self.leader):
+            self._look_again()
+        if self.leader is None and not now < self._next_at <= now + ASK_MS:
+            self._next_at = now + ASK_MS
+            self._ask()
+
+    def _ask(self) -> None:
+        group = self._group
+        members = [name for name in group.wanted_members() if group.is_linked(name)]
+        if not members:
+            return
+        self._turn += 1
+        hint, self._hint = self._hint, ""
+        self._asked = hint if hint and group.is_linked(hint) else members[self._turn % len(members)]
+        self._number = self._draw()
+        self._taken = self._told = 0
+        self._forget_gone()
+        self._send(self._asked, encode_request(Open(group.group_id, self._number, self.index, self.heard())))
+
+    def _draw(self) -> int:
+        return int.from_bytes(self._group.host.random_bytes(_NUMBER_BYTES), "big") or 1
+
+    def _look_again(self) -> None:
+        self.leader = None
+        self._number = 0
+        self._next_at = 0
+        self._group.touch()
+
+    def _forget_gone(self) -> None:
+        owners = self._group.delivery_owners
+        if len(self._consumers) > 2 * len(owners) + _MOST_GONE:
+            self._consumers = {each: following for each, following in self._consumers.items() if each in owners}
+
+    def peer_disconnected(self, name: str) -> None:
+        """A link is gone."""
+        if name == self.leader:
+            self._look_again()
+
+    def close(self) -> None:
+        """This node is a member from now on."""
+        if self.leader is not None:
+            self._send(self.leader, encode_request(Close(self._group.group_id, self._number)))
+        counting, self._counting = self._counting, {}
+        for _, then in counting.values():
+            then(None)
+
+    # -- what members say ----------------------------------------------------------------------------------------------
+
+    def receive(self, name: str, frame: Answer, now: int) -> None:
+        """Raises Malformed."""
+        if isinstance(frame, Counted):
+            found = self._counting.pop(frame.number, None)
+            if found is not None:
+                found[1](frame.figures)
+        elif frame.number != self._number or not self._number:
+            return
+        elif isinstance(frame, Effects):
+            if name == self.leader:
+                self._take(frame, now)
+        elif isinstance(frame, Opened):
+            self.leader = name
+            self.newest_session = frame.newest_session
+            self._group.attached(now)
+        elif isinstance(frame, Closed):
+            self._hint = frame.leader
+            self._look_again()
+        elif isinstance(frame, Found) and self.leader is None:
+            self._hint = frame.leader
+            if frame.standing is Standing.FOLLOWS and frame.leader and frame.leader != name:
+                self._next_at = 0
+                self._group.touch()
+
+    def _take(self, frame: Effects, now: int) -> None:
+        said = decode_from_home(frame.octets, self._addresses)
+        self.index = max(self.index, frame.at)
+        self._taken += len(frame.octets)
+        for effect in said.effects:
+            if type(effect) is Delivered:
+                self._consumers[effect.consumer] = effect.delivery_id + 1
+            elif isinstance(effect, Confirmed):
+                self._last_sequence = effect.last
+                self._next_notice += len(effect.refused)
+            elif isinstance(effect, ConsumerCancelled):
+                self._consumers.pop(effect.consumer, None)
+                self._next_notice += 1
+            elif isinstance(effect, GetAnswered | CommandCounted | AttachRefused | SettleMissed):
+                self._next_notice += 1
+        if self._taken - self._told >= _TELL_BYTES:
+            self._told = self._taken
+            self._send(self.leader or "", encode_request(Taken(self._group.group_id, self._number, self._taken)))
+        self._group.absorb_effects(said.effects, now)
+
+    # -- figures -------------------------------------------------------------------------------------------------------
+
+    def count(self, queue_id: int, then: TakeFigures, now: int) -> None:
+        """Ask for a queue's figures. `then` is called in any case, at once if there is nobody to ask."""
+        number = self._draw()
+        request = encode_request(Count(self._group.group_id, number, queue_id))
+        if self.leader is None or not self._send(self.leader, request):
+            then(None)
+            return
+        self._counting[number] = (now + COUNT_MS, then)
+        self._group.touch()
+
+    def _end_counting(self, now: int) -> None:
+        for number, (until, then) in list(self._counting.items()):
+            if not until - COUNT_MS <= now < until:
+                del self._counting[number]
+                then(None)
+
+    def next_deadline(self, now: int) -> int:
+        """When `work` has something to do; 0 for never."""
+        due = min((until for until, _ in self._counting.values()), default=0)
+        if self.leader is None:
+            again = self._next_at or now
+            due = min(due, again) if due else again
+        return due
+
+
+class Leaving:
+    """A member that the metadata do not name: it asks who leads whether it is one still."""
+
+    def __init__(self, group: QueueGroup, send: Send) -> None:
+        self._group = group
+        self._send = send
+        self._number = 0
+        self.next_at = 0
+
+    def work(self, now: int) -> None:
+        """At the end of a turn."""
+        if now < self.next_at <= now + FIND_MS:
+            return
+        self.next_at = now + FIND_MS
+        group = self._group
+        self._number = int.from_bytes(group.host.random_bytes(_NUMBER_BYTES), "big") or 1
+        for name in group.wanted_members():
+            if group.is_linked(name):
+                self._send(name, encode_request(Find(group.group_id, self._number)))
+
+    def has_left(self, frame: Answer) -> bool:
+        """Whether a frame says so."""
+        is_answer = isinstance(frame, Found) and frame.number == self._number != 0
+        return is_answer and isinstance(frame, Found) and frame.standing is Standing.LEADS

@@ -1,0 +1,71 @@
+"""GuestWeather: groups of queues are on some of the nodes, grow and shrink, while everything else goes wrong."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from amqp_broker.management.group_verbs import GroupVerbs
+from amqp_broker.management.request import Request
+from tests.cluster_simulation.cluster_node import ClusterNode
+from tests.cluster_simulation.weather import Weather
+
+
+class GuestWeather(Weather):
+    """One node more than are asked for, so that each group of three has a guest."""
+
+    faults = (
+        "regroup", "regroup", "regroup", "crash_one", "crash_leader", "partition", "heal", "heal", "reset_link",
+        "freeze", "stall", "transfer",
+    )  # fmt: skip
+    pause = (10, 200)
+    downtime = (1, 50, 300)
+
+    def __init__(self, seed: int, size: int = 3, trace: Any = None) -> None:
+        super().__init__(seed, size + 1, trace)
+        self._groups_chance = random.Random(f"groups {seed}")
+        wanted = self._groups_chance.choice([1, size, size])
+        for node in self.nodes.values():
+            for config in node.configs if hasattr(node, "configs") else (node.config,):
+                object.__setattr__(config, "quorum_size", wanted)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.wait_for(self._are_placed, "groups are on some of the nodes")
+
+    def _are_placed(self) -> bool:
+        return all(group.guest is not None or not group.raft.is_outside for group in self._groups()) and any(
+            group.guest is not None and group.guest.leader is not None for group in self._groups()
+        )
+
+    def _groups(self) -> list[Any]:
+        return [group for node in self.up() for group in node.node.groups.all.values()]
+
+    def regroup(self) -> None:
+        """Somebody is asked to have a node come into a group, or leave it."""
+        if not self.serving():
+            return
+        asked: ClusterNode = self.chance.choice(self.serving())
+        node = self.chance.choice(list(self.nodes))
+        names = [record.name for record in asked.node.broker.metadata.queues("/") if record.type == "quorum"]
+        verb = self.chance.choice(["queues.grow", "queues.grow", "queues.shrink"])
+        fields: dict[str, object] = {"node": node}
+        if names:
+            fields |= {"vhost": "/", "queue": self.chance.choice(names)}
+
+        def ask(now: int) -> None:
+            broker = asked.node
+            verbs = GroupVerbs(broker.broker.metadata, broker.replication, broker.membership, broker.groups).verbs
+            try:
+                verbs[verb](Request(fields))
+            except ValueError as error:
+                self.note(f"{asked.name}: {verb} {fields}: {error}")
+                return
+            self.note(f"{asked.name}: {verb} {fields}")
+            self.counts[verb] += 1
+
+        self.on_node(asked, 0, ask)
+
+    def _dismiss(self) -> None:
+        super()._dismiss()
+        self.counts["guests"] += sum(group.guest is not None for group in self._groups())

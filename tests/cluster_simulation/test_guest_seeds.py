@@ -1,0 +1,34 @@
+"""Runs of clusters whose groups are on some of the nodes. More of them: `make simulate CLUSTER=3 WEATHER=guests`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.cluster_simulation.test_cluster_seeds import failures_of
+
+SEEDS = 5
+MANY_SEEDS = 300
+SECONDS = 0.5
+
+_REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --seconds S --weather guests --trace"
+
+
+def test_no_seed_finds_a_violation_and_there_are_guests() -> None:
+    counts: Counter[str] = Counter()
+    assert not failures_of("guests", range(1, SEEDS + 1), 3, SECONDS, counts), _REPLAY
+    for what in ("guests", "feeds", "queues.grow", "queues.shrink", "acknowledged"):
+        assert counts[what] > 0, what
+
+
+@pytest.mark.long
+def test_no_seed_of_many_finds_a_violation() -> None:
+    counts: Counter[str] = Counter()
+    assert not failures_of("guests", range(1, MANY_SEEDS + 1), 3, 4 * SECONDS, counts), _REPLAY
+    assert counts["resumed"] > 0
+
+
+@pytest.mark.parametrize("seed", [11], ids=["11: what was left behind the checkpoint of a group was looked for"])
+def test_a_seed_that_has_found_something(seed: int) -> None:
+    assert not failures_of("guests", range(seed, seed + 1), 3, 1.0), _REPLAY

@@ -1,0 +1,203 @@
+"""Queue groups on some of the nodes: guests publish, consume, get and acknowledge at whoever leads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp_broker.metadata import commands
+from amqp_broker.protocol import methods
+from tests.node.node_cluster import NodeCluster
+from tests.node.node_driver import consume, declare
+from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
+
+GROUP = 1
+
+
+def settle(cluster: NodeCluster) -> None:
+    """Until the group is where the metadata say, and everybody knows what it is."""
+    for _ in range(60):
+        wanted = set(listed(cluster))
+        voters = {name for name, driver in cluster.nodes.items() if not group(driver).raft.is_outside}
+        guests = {name for name, driver in cluster.nodes.items() if group(driver).guest is not None}
+        up = set(cluster.nodes)
+        if voters == wanted & up and guests == up - wanted and all(group(d).leader for d in cluster.nodes.values()):
+            return
+        cluster.run(100)
+    raise AssertionError((wanted, voters, guests))
+
+
+def group(driver: Any) -> Any:
+    return driver.node.groups.all[GROUP]
+
+
+def listed(cluster: NodeCluster) -> tuple[str, ...]:
+    driver = next(iter(cluster.nodes.values()))
+    return driver.node.broker.metadata.group_members(GROUP)
+
+
+def guest_of(cluster: NodeCluster) -> str:
+    return next(name for name in cluster.nodes if name not in listed(cluster))
+
+
+def put_list(cluster: NodeCluster, *nodes: str) -> None:
+    leader = cluster.nodes[cluster.leader()].node
+    leader.replication.propose(commands.put_group_members(GROUP, nodes, listed(cluster)))
+    cluster.run(50)
+    settle(cluster)
+
+
+@pytest.fixture
+def cluster() -> NodeCluster:
+    made = NodeCluster(4, queue_groups=1, quorum_size=3)
+    made.run_until_ready()
+    settle(made)
+    answer(made, made.nodes["n1"].client(1), declare("q", x_queue_type="quorum"))
+    return made
+
+
+def members_agree(cluster: NodeCluster) -> None:
+    machines = [group(d).machine for d in cluster.nodes.values() if group(d).guest is None]
+    assert len({machine.digest() for machine in machines}) == 1
+
+
+def test_a_guest_has_nothing_of_the_group_and_uses_it_all_the_same(cluster: NodeCluster) -> None:
+    guest = guest_of(cluster)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, CONFIRM)
+    publish(client, b"one", b"two", b"three")
+    cluster.run(100)
+    assert confirmed(client) == 3
+    assert not group(cluster.nodes[guest]).machine.queue_ids()
+    (got,) = answer(cluster, client, methods.BasicGet(0, "q", True))
+    assert got.name == "basic.get-ok"
+    assert got.message_count == 2
+    (ok,) = answer(cluster, client, methods.QueueDeclare(0, "q", True, False, False, False, False, {}))
+    assert ok.message_count == 2
+    client.send(1, consume("q"))
+    cluster.run(100)
+    assert bodies(client) == [b"two", b"three"]
+    client.send(1, methods.BasicAck(3, True))
+    cluster.run(200)
+    leader = cluster.nodes[cluster.leader(GROUP)]
+    assert (leader.queue("q").message_count(), leader.queue("q").unacked_count()) == (0, 0)
+    (purged,) = answer(cluster, client, methods.QueuePurge(0, "q", False))
+    assert purged.message_count == 0
+    members_agree(cluster)
+
+
+def test_what_a_guest_was_confirmed_outlives_the_leader(cluster: NodeCluster) -> None:
+    guest = guest_of(cluster)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, CONFIRM, consume("q"))
+    sent = [b"%d" % number for number in range(30)]
+    publish(client, *sent[:10])
+    cluster.run(20)
+    cluster.kill(cluster.leader(GROUP))
+    publish(client, *sent[10:])
+    cluster.run(4000)
+    found = client.take()
+    assert max(event.method.delivery_tag for event in found if event.method.name == "basic.ack") == 30
+    assert [event.body for event in found if event.method.name == "basic.deliver"] == sent
+    members_agree(cluster)
+
+
+def test_a_numbered_producer_of_a_guest_is_heard_once_over_a_change_of_leaders(cluster: NodeCluster) -> None:
+    guest = guest_of(cluster)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, CONFIRM)
+    for number in range(1, 6):
+        publish(client, b"%d" % number, headers={"x-producer-id": "p", "x-producer-sequence": number})
+    cluster.run(10)
+    leader = cluster.leader(GROUP)
+    cluster.cut(guest, leader)
+    cluster.run(300)
+    cluster.heal()
+    cluster.run(1500)
+    assert confirmed(client) == 5
+    cluster.kill(cluster.leader(GROUP))
+    cluster.run(3000)
+    publish(client, b"5", headers={"x-producer-id": "p", "x-producer-sequence": 5})
+    cluster.run(500)
+    queue = cluster.nodes[cluster.leader(GROUP)].queue("q")
+    assert queue.message_count() == 5
+    assert confirmed(client) == 6
+
+
+def test_a_member_that_leaves_goes_on_as_a_guest(cluster: NodeCluster) -> None:
+    leader = cluster.leader(GROUP)
+    leaving = next(name for name in listed(cluster) if name != leader)
+    client = cluster.nodes[leaving].client(1)
+    answer(cluster, client, CONFIRM, consume("q"))
+    publish(client, b"before")
+    cluster.run(50)
+    rest = [name for name in cluster.names if name != leaving]
+    publish(client, b"while")
+    put_list(cluster, *rest)
+    publish(client, b"after")
+    cluster.run(300)
+    found = client.take()
+    assert [event.body for event in found if event.method.name == "basic.deliver"] == [b"before", b"while", b"after"]
+    assert max(event.method.delivery_tag for event in found if event.method.name == "basic.ack") == 3
+    client.send(1, methods.BasicAck(3, True))
+    cluster.run(300)
+    assert cluster.nodes[cluster.leader(GROUP)].queue("q").unacked_count() == 0
+    assert group(cluster.nodes[leaving]).raft.members == ()
+
+
+def test_a_guest_that_becomes_a_member_goes_on(cluster: NodeCluster) -> None:
+    guest = guest_of(cluster)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, CONFIRM, consume("q"))
+    publish(client, b"before")
+    cluster.run(50)
+    leader = cluster.leader(GROUP)
+    put_list(cluster, guest, *[name for name in listed(cluster) if name != leader])
+    publish(client, b"after")
+    cluster.run(300)
+    found = client.take()
+    assert [event.body for event in found if event.method.name == "basic.deliver"] == [b"before", b"after"]
+    assert max(event.method.delivery_tag for event in found if event.method.name == "basic.ack") == 2
+    client.send(1, methods.BasicAck(2, True))
+    cluster.run(300)
+    assert cluster.nodes[cluster.leader(GROUP)].queue("q").unacked_count() == 0
+    members_agree(cluster)
+
+
+def test_a_guest_that_starts_again_is_a_guest_with_a_new_session(cluster: NodeCluster) -> None:
+    guest = guest_of(cluster)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, CONFIRM)
+    publish(client, b"one")
+    cluster.run(100)
+    client.send(1, consume("q"))
+    cluster.run(100)
+    assert bodies(client) == [b"one"]
+    cluster.revive(guest, cluster.kill(guest))
+    cluster.run(1500)
+    settle(cluster)
+    client = cluster.nodes[guest].client(1)
+    client.send(1, consume("q"))
+    cluster.run(300)
+    assert bodies(client) == [b"one"]
+
+
+def test_a_member_that_left_keeps_its_term_and_does_not_vote(cluster: NodeCluster) -> None:
+    leader = cluster.leader(GROUP)
+    leaving = next(name for name in listed(cluster) if name != leader)
+    term = group(cluster.nodes[leader]).raft.term
+    put_list(cluster, *[name for name in cluster.names if name != leaving])
+    driver = cluster.nodes[leaving]
+    assert group(driver).raft.term >= term
+    cluster.revive(leaving, cluster.kill(leaving))
+    cluster.run(1500)
+    settle(cluster)
+    raft = group(cluster.nodes[leaving]).raft
+    assert raft.is_outside
+    assert raft.last_index == 0
+    assert raft.term >= term
+    cluster.isolate(leaving)
+    cluster.run(3000)
+    assert group(cluster.nodes[leaving]).raft.term == raft.term
+    assert not raft.is_leader
