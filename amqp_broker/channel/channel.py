@@ -334,10 +334,10 @@ class Channel:
         self.octets += size
         if scanner.is_special or (self.bits & 2) != 0 or self.only is None or self.settles_specially:
             self._publish(message)
-            return
-        outcome = self.only.publish(message, None, False, now)
-        if outcome:
-            self.record_outcome(outcome)
+        else:
+            outcome = self.only.publish(message, None, False, now)
+            if outcome:
+                self.record_outcome(outcome)
 
     def _publish(self, message: Message) -> None:
         """Hand a message to where its route leads, whatever that is."""
