@@ -105,10 +105,7 @@ class Channel:
         self.bits = 0  # of its publish, AMQP 0-9-1 §1.8.3.7
         self.header = b""
         self.body: list[bytes] | None = None
-        self.body_size = 0
-        self.body_received = 0
-        self.merged = 0
-        self.assembling = 0
+        self.body_size = self.body_received = self.merged = self.assembling = 0
         self.assemblies = services.assemblies
         self.max_assembling_bytes = connection.config.max_partial_messages_bytes
         self.max_header_bytes = connection.config.max_header_size_bytes
@@ -127,8 +124,7 @@ class Channel:
             self.by_size = [0] * CLASSES  # messages that are not in the counts of sizes
         self.sized = 0  # of both, so many are in there, or in those counts
         self.octets = 0  # of the bodies of all since these were added to
-        self.size_class = 0
-        self.size_below = 0
+        self.size_class = self.size_below = 0
         self.size_to = min(bound_of(0), self.max_message_bytes)
         self.confirms = Confirms(self)
         self.transaction: Transaction | None = None
@@ -379,7 +375,8 @@ class Channel:
         extra, self.counted_extra = self.extra - self.counted_extra, self.extra
         if not new:
             return
-        entry = self.vhost.router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
+        router = self.vhost.router
+        entry = router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
         if entry is not None:
             entry.count(new, new + extra)
 
@@ -394,7 +391,8 @@ class Channel:
     def count_sizes(self) -> None:
         """Add what was published since the last call to the counts of sizes: when somebody asks."""
         self._count_class()
-        sizes = self.connection.clients.message_sizes
+        connection = self.connection
+        sizes = connection.clients.message_sizes
         for number in range(CLASSES):
             sizes.add(number, self.by_size[number])
             self.by_size[number] = 0
