@@ -81,8 +81,7 @@ class Patient:
 class Background:
     """The jobs of a node, in the order in which they have their slices. jobs: for others to see whether there are any;
     always this object. slice: how much a slice is to do, in units of about a microsecond. patient_jobs: those that may
-    wait, each with its request. is_chained: this turn follows upon another, before other input is read, and has what
-    that has left of the share of those that may wait."""
+    wait, each with its request."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self.jobs: deque[Job] = deque()
@@ -90,7 +89,7 @@ class Background:
         self._pace: Pace = pace or Unhurried()
         self._patience: Pace = Unhurried()
         self.patient_jobs: dict[Job, Patient] = {}
-        self.is_chained = False
+        self._is_chained = False
         self._ahead = _MOST_AHEAD
         self._bringers: list[Job] = []  # the newest jobs: those of this turn that may come first
         self._is_running = False
@@ -107,6 +106,11 @@ class Background:
     def set_patience(self, pace: Pace) -> None:
         """How long slices of those that may wait go on in a turn."""
         self._patience = pace
+
+    def chain(self, is_chained: bool) -> None:
+        """Whether the next turn follows upon another, before other input is read, and has what that has left of the
+        share of those that may wait."""
+        self._is_chained = is_chained
 
     def add(self, job: Job, may_come_first: bool = False) -> None:
         """`job(now)` does a slice and returns whether there is more; its first slice comes at the end of this turn, or
@@ -135,7 +139,7 @@ class Background:
         jobs.rotate(first)
         self._bringers.clear()
         self._is_running = True
-        if not self.is_chained:
+        if not self._is_chained:
             self._has_begun_patience = False
         pace.start()
         waiting: list[Job] = []

@@ -103,7 +103,7 @@ cdef class Channel:
     @cython.locals(pager=Pager)
     cdef int _assemble(self, Py_ssize_t octets) except -1
     @cython.locals(scanner=ContentScanner, now="long long", message=Message, outcome=int)
-    cdef void _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except *
+    cdef int _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except -1
     @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt, is_mandatory=bint)
     cdef void _publish(self, Message message) except *
     cpdef int record_outcome(self, int outcome) except -1

@@ -106,10 +106,7 @@ class Channel:
         self.bits = 0  # of its publish, AMQP 0-9-1 §1.8.3.7
         self.header = b""
         self.body: list[bytes] | None = None
-        self.body_size = 0
-        self.body_received = 0
-        self.merged = 0
-        self.assembling = 0
+        self.body_size = self.body_received = self.merged = self.assembling = 0
         self.assemblies = services.assemblies
         self.max_assembling_bytes = connection.config.max_partial_messages_bytes
         self.max_header_bytes = connection.config.max_header_size_bytes
@@ -128,8 +125,7 @@ class Channel:
             self.by_size = [0] * CLASSES  # messages that are not in the counts of sizes
         self.sized = 0  # of both, so many are in there, or in those counts
         self.octets = 0  # of the bodies of all since these were added to
-        self.size_class = 0
-        self.size_below = 0
+        self.size_class = self.size_below = 0
         self.size_to = min(bound_of(0), self.max_message_bytes)
         self.confirms = Confirms(self, services.confirming)
         self.transaction: Transaction | None = None
@@ -335,10 +331,10 @@ class Channel:
         self.octets += size
         if scanner.is_special or (self.bits & 2) != 0 or self.only is None or self.settles_specially:
             self._publish(message)
-            return
-        outcome = self.only.publish(message, None, False, now)
-        if outcome:
-            self.record_outcome(outcome)
+        else:
+            outcome = self.only.publish(message, None, False, now)
+            if outcome:
+                self.record_outcome(outcome)
 
     def _publish(self, message: Message) -> None:
         """Hand a message to where its route leads, whatever that is."""
@@ -380,7 +376,8 @@ class Channel:
         extra, self.counted_extra = self.extra - self.counted_extra, self.extra
         if not new:
             return
-        entry = self.vhost.router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
+        router = self.vhost.router
+        entry = router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
         if entry is not None:
             entry.count(new, new + extra)
 
@@ -395,7 +392,8 @@ class Channel:
     def count_sizes(self) -> None:
         """Add what was published since the last call to the counts of sizes: when somebody asks."""
         self._count_class()
-        sizes = self.connection.clients.message_sizes
+        connection = self.connection
+        sizes = connection.clients.message_sizes
         for number in range(CLASSES):
             sizes.add(number, self.by_size[number])
             self.by_size[number] = 0

@@ -187,7 +187,7 @@ class Commit:
 
     def _publish(self) -> None:
         channel, publisher = self._channel, self._services.publisher
-        is_there = self._is_client_there()
+        clients, is_there = self._connection.clients, self._is_client_there()
         for _ in range(min(_PUBLISHES, len(self._messages))):
             _, message, facts, is_mandatory = self._messages.popleft()
             route = channel.route_of(message.raw)  # the present one
@@ -195,7 +195,7 @@ class Commit:
             copies = publisher.route_message(channel, route, message, facts, is_told, self._receipt)
             if route.entry is not None:
                 route.entry.count_copies(copies)
-            self._connection.clients.count_routed(copies)  # the channel may be gone
+            clients.count_routed(copies)  # the channel may be gone
             if copies >= WIDE:
                 return
 

@@ -25,12 +25,12 @@ cdef class ChannelConsumer(Consumer):
     @cython.locals(source="const unsigned char*", own="unsigned char*")
     cdef void _set_prefix(self, bytes octets)
     @cython.locals(channel=Channel, pager=Pager, connection=Client, output=Output)
-    cpdef bint has_credit(self)
+    cpdef bint has_credit(self) except -1
     @cython.locals(channel=Channel, connection=Client)
     cpdef bint deliver_record(self, Delivery entry, bytes octets, Py_ssize_t place,
                               unsigned long long offset, bytes more) except -1
     cpdef Message redelivered(self, Delivery entry)
     @cython.locals(channel=Channel, message=Message)
-    cpdef void deliver(self, Delivery entry) except *
+    cpdef bint deliver(self, Delivery entry) except -1
     @cython.locals(channel=Channel)
     cpdef void deliver_at_once(self, Message message, bint is_redelivered) except *

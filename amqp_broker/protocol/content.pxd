@@ -25,9 +25,10 @@ cdef class ContentScanner:
     cdef public Py_ssize_t expiration_start
     cdef public Py_ssize_t expiration_end
 
-    cpdef bint scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
+    # -1 of an error, here and elsewhere on the way of each message: else every call asks whether there was one.
+    cpdef bint scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
     @cython.locals(flags="unsigned int")
-    cdef bint _scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)
+    cdef bint _scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
     cdef Py_ssize_t _scan_rest(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end, unsigned int flags)
     @cython.locals(value="long long", digit=int)
     cdef long long _number(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end)

@@ -250,7 +250,7 @@ class Driver:
         if self._is_over:
             return
         self._pace.is_new = True
-        self._background.is_chained = False
+        self._background.chain(False)
         self._syncs_until = monotonic() + _SYNCS_S - spent_s
         syncs = 0
         try:
@@ -258,7 +258,7 @@ class Driver:
                 self._write(self.node.take_dirty())  # what is answered does not wait for slices of other work
             # What was synced at once is confirmed by a turn of its own.
             while self._run_turn(syncs < _MOST_SYNCS):
-                self._background.is_chained = True
+                self._background.chain(True)
                 syncs += 1
         except Exception as error:
             log.critical("defect in the node: it stops", exc_info=error)

@@ -12,6 +12,6 @@ cdef class QuorumConsumer(NumberedConsumer):
     cdef public bint is_attached
 
     cpdef void set_prefetch(self, unsigned int prefetch)
-    cpdef bint has_credit(self)
+    cpdef bint has_credit(self) except -1
     cpdef unsigned long long hold(self, Entry entry, long long clock) except 0
     cpdef long long held_since(self) except? -1

@@ -166,10 +166,10 @@ def test_turns_that_follow_upon_each_other_have_it_together() -> None:
     background = Background()
     patient(background, done, "look", 9)
     background.work(1)
-    background.is_chained = True
+    background.chain(True)
     background.work(1)
     assert done == ["look@1"] * 2
-    background.is_chained = False
+    background.chain(False)
     background.work(1)
     assert done == ["look@1"] * 4
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 from amqp_broker.web.objects import REUSED_S, ObjectLists
@@ -52,7 +51,7 @@ def test_a_list_that_is_too_long_is_read_once_by_those_who_ask_together() -> Non
     for reader in readers:
         reader.start()
     while ("queues", None, None) not in known._kept or known._kept["queues", None, None].readers < 3:
-        time.sleep(0.001)
+        node.may_answer.wait(0.001)
     node.may_answer.set()
     for reader in readers:
         reader.join()

@@ -99,11 +99,13 @@ class QuorumQueue(QueueProxy):
 
     def letter_cycles(self) -> int:
         """In how many queues the letter published last was not because it would have come back."""
-        return self.group.host.dead_letters.cycles
+        host = self.group.host
+        return host.dead_letters.cycles
 
     def count_letter(self, reason: Reason, cycles: int) -> None:
         """One of its letters is done."""
-        self.group.host.dead_letters.count(self, reason, cycles)
+        host = self.group.host
+        host.dead_letters.count(self, reason, cycles)
 
     def fail(self, deliveries: list[ProxyDelivery], now: int) -> None:
         """See Queue. The log is told of a failure only where that makes a difference."""
