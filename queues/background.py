@@ -91,8 +91,11 @@ class Background:
         self.patient_jobs: dict[Job, Patient] = {}
         self._is_chained = False
         self._ahead = _MOST_AHEAD
-        self._bringers: list[Job] = []  # the newest jobs: those of this turn that may come first
-        self._is_running = False
+        #: The newest of the jobs, in their order: who asks for what they bring may have a slice done (`run_newest`),
+        #: and they have their first before others. In `work` whatever goes behind them ends that.
+        self._bringers: list[Job] = []
+        self._is_running = False  # a slice
+        self._is_working = False
         self._has_begun_patience = False
 
     def set_pace(self, pace: Pace) -> None:
@@ -119,8 +122,15 @@ class Background:
         if may_come_first:
             self.jobs.append(job)
             self._bringers.append(job)
+        elif self._is_working:
+            self._add_last(job)
         else:
             self.jobs.insert(len(self.jobs) - len(self._bringers), job)
+
+    def _add_last(self, job: Job) -> None:
+        """In `work`: all others have a slice before."""
+        self.jobs.append(job)
+        self._bringers.clear()
 
     def remove(self, job: Job) -> None:
         """The rest of a job, if there is any, is not done."""
@@ -131,14 +141,16 @@ class Background:
             self.patient_jobs.pop(job, None)
 
     def work(self, now: int) -> None:
-        """The slices of a turn: at least one, if there is a job, and one of each of the newest that may come first."""
-        jobs = self.jobs
-        pace = self._pace
+        """The slices of a turn: at least one, if there is a job, and one of each of the newest that may come first, up
+        to a number of them."""
+        jobs, bringers, pace = self.jobs, self._bringers, self._pace
         self._ahead = _MOST_AHEAD
-        first = min(len(self._bringers), _MOST_AHEAD)
+        first = min(len(bringers), _MOST_AHEAD)
+        others = [jobs.pop() for _ in range(len(bringers) - first)]
         jobs.rotate(first)
-        self._bringers.clear()
-        self._is_running = True
+        jobs.extend(reversed(others))
+        bringers.clear()
+        self._is_running = self._is_working = True
         if not self._is_chained:
             self._has_begun_patience = False
         pace.start()
@@ -146,17 +158,19 @@ class Background:
         try:
             while jobs:
                 job = jobs.popleft()
+                if len(bringers) > len(jobs):
+                    del bringers[0]
                 if self.patient_jobs and (request := self.patient_jobs.get(job)) is not None:
                     self._work_patiently(job, request, now, waiting)
                 elif job(now):
-                    jobs.append(job)
+                    self._add_last(job)
                 first -= 1
                 if first < 0 and not pace.goes_on():
                     return
         finally:
-            self._is_running = False
-            self._bringers.clear()
-            jobs.extend(waiting)
+            self._is_running = self._is_working = False
+            for job in waiting:
+                self.add(job)
 
     def _work_patiently(self, job: Job, request: Patient, now: int, waiting: list[Job]) -> None:
         """A slice of one that may wait, if this turn has any left for those; else it is among those that wait."""

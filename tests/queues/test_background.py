@@ -121,8 +121,48 @@ def test_very_many_that_may_come_first_do_not_run_in_one_turn() -> None:
     while background.jobs:
         background.work(1)
         turns += 1
-    assert sorted(done) == sorted(f"{number}@1" for number in range(1000))
+    assert done == [f"{number}@1" for number in range(1000)], "in the order in which they came"
     assert turns > 900
+
+
+def test_who_comes_first_again_and_again_leaves_others_their_turns() -> None:
+    """A queue that hands out a backlog adds its job in each of its slices."""
+    background = Background(Slices(5))
+    done: list[str] = []
+
+    def hands_out(now: int) -> bool:
+        done.append("q")
+        background.add(hands_out, may_come_first=True)
+        return False
+
+    def looks(now: int) -> bool:
+        done.append("p")
+        background.add(looks)
+        return False
+
+    background.add(hands_out, may_come_first=True)
+    background.add(looks)
+    background.add(job(done, "old", 99))
+    for _ in range(30):
+        background.work(1)
+    counts = [sum(each.startswith(name) for each in done) for name in ("q", "p", "old")]
+    assert max(counts) < 2 * min(counts)
+
+
+def test_what_the_last_slice_of_a_turn_brings_is_found_in_the_next() -> None:
+    background = Background(Slices(1))
+    done: list[str] = []
+
+    def refuses(now: int) -> bool:
+        background.add(job(done, "letters", 1), may_come_first=True)
+        return False
+
+    background.add(refuses)
+    background.add(job(done, "old", 9))
+    background.work(1)
+    background.add(job(done, "beside", 1))
+    assert background.run_newest(2)
+    assert done == ["letters@2"]
 
 
 def test_what_a_slice_adds_has_its_turn() -> None:
