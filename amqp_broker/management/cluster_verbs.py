@@ -123,7 +123,8 @@ class ClusterVerbs:
     def _describe_group(self, group: Group) -> JsonObject:
         group_id = group.group_id
         state = group.statistics()
-        queues = self._groups.all.get(group_id)
+        known = self._groups
+        queues = known.all.get(group_id)
         is_guest = queues is not None and queues.guest is not None
         voters = queues.members() if queues is not None and group.is_outside else state.voters
         linked = [name for name in voters if self._membership.is_linked(name)]

@@ -173,12 +173,14 @@ class NodeVerbs:
 
     def _voters(self, group_id: int) -> tuple[str, ...]:
         """Of a group of queues, whether this node is a member of it or not."""
-        found = self._counts.groups.all.get(group_id)
+        groups = self._counts.groups
+        found = groups.all.get(group_id)
         return found.members() if found is not None else ()
 
     def _has_leader_elsewhere(self, group_id: int) -> bool:
         """Whether this node is a guest of a group, and attached to who leads it."""
-        found = self._counts.groups.all.get(group_id)
+        groups = self._counts.groups
+        found = groups.all.get(group_id)
         return found is not None and found.leader is not None
 
     def _queues_in(self, groups: set[int]) -> Steps:

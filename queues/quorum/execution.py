@@ -515,7 +515,8 @@ class Execution(Sink):
         if consumer.origin != self.own_node:
             self._concerned[consumer.origin] = None
             if self.feeds:
-                feed = self._feed_of(self.state.origins[consumer.origin])
+                state = self.state
+                feed = self._feed_of(state.origins[consumer.origin])
                 if feed is not None:
                     feed.effects.append(
                         make_delivered(
@@ -600,7 +601,8 @@ class Execution(Sink):
         self._tell_rest(self.own_node, heard, self.effects)
 
     def _tell_rest(self, name: str, heard: Heard, effects: list[Effect]) -> None:
-        origin = self.state.origins.get(name)
+        state = self.state
+        origin = state.origins.get(name)
         if origin is None:
             return
         if origin.session == heard.session:

@@ -218,7 +218,8 @@ class QueueGroupMachine:
 
     def close_feed(self, node: str) -> None:
         """It hears nothing more here."""
-        self._execution.feeds.pop(node, None)
+        execution = self._execution
+        execution.feeds.pop(node, None)
 
     def clear(self) -> None:
         """This node is no member any more: everything goes, and nobody is told of it."""

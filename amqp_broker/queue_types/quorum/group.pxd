@@ -19,6 +19,7 @@ cdef class QueueGroup(CommandSink):
     cdef public OwnStream stream
     cdef public object letters
     cdef public object host
+    cdef object _metadata
     cdef object _discard
     cdef object _discards
     cdef public object guest

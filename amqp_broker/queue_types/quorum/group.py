@@ -91,6 +91,8 @@ _NEVER = 1 << 62
 #: So many queues, or readers of streams, hear in one slice that this node has left their group.
 _LEFT_AT_ONCE = 64
 _ENDED = object()
+#: Octets of a number that is drawn.
+_NUMBER_BYTES = 8
 
 
 class Letters(Protocol):
@@ -189,6 +191,7 @@ class QueueGroup(CommandSink):
         self._groups = groups
         self.host = host
         self._discards = host.discards
+        self._metadata = host.metadata
         self.background = host.background
         self.guest: Guest | None = None
         self._leaving: Leaving | None = None
@@ -234,13 +237,18 @@ class QueueGroup(CommandSink):
 
     def members(self) -> tuple[str, ...]:
         """Who votes in the group; on a node that is no member, who is to be one."""
-        return self.raft.members or tuple(sorted(self.host.metadata.group_members(self.group_id)))
+        return self.raft.members or tuple(sorted(self._metadata.group_members(self.group_id)))
 
     def wanted_members(self) -> list[str]:
         """The other nodes that are to be members."""
-        metadata = self.host.metadata
+        metadata = self._metadata
         names = metadata.group_members(self.group_id) or sorted(metadata.members())
         return [name for name in names if name != self._groups.own_node]
+
+    def draw_number(self) -> int:
+        """One that no earlier run has had: it does not depend on a clock."""
+        octets: bytes = self.host.random_bytes(_NUMBER_BYTES)
+        return int.from_bytes(octets, "big") or 1
 
     def is_linked(self, name: str) -> bool:
         """Whether there is a link to that node."""
@@ -397,9 +405,9 @@ class QueueGroup(CommandSink):
                 guest.work(now)
         elif raft.is_outside:
             self._leaving, self._left_term = None, 0
-            if self.host.metadata.group_members(self.group_id):
+            if self._metadata.group_members(self.group_id):
                 self._become_guest(now)
-        elif raft.is_leader or own in (self.host.metadata.group_members(self.group_id) or (own,)):
+        elif raft.is_leader or own in (self._metadata.group_members(self.group_id) or (own,)):
             self._leaving, self._left_term = None, 0
         elif self._left_term:
             self._become_guest(now)
@@ -420,7 +428,8 @@ class QueueGroup(CommandSink):
             raft.leave(self._left_term)
             self._leaving, self._left_term = None, 0
             self._steps = self._leave_queues()
-            self.host.background.add(self._leave_some)
+            background = self.host.background
+            background.add(self._leave_some)
         machine.begin_session(0)
         self.guest = Guest(self, self._groups.send_request, heard, index)
         self.stream.resend()
@@ -488,7 +497,7 @@ class QueueGroup(CommandSink):
         if self.letters.is_active and self.leads_and_knows:
             self.letters.begin(now)
 
-    def absorb_effects(self, effects: list[Any], now: int) -> None:
+    def absorb_effects(self, effects: list[Effect], now: int) -> None:
         """What was applied, here or where this node is a guest, takes effect."""
         before = self.stream.unapplied
         outcomes = self.stream.on_effects(effects)

@@ -10,6 +10,7 @@ cdef class QuorumGroups:
     cdef object _send_batch
     cdef object _transfers
     cdef object _host
+    cdef object _metadata
     cdef public TurnClock clock
     cdef readonly object is_ready
     cdef readonly object is_alone

@@ -56,6 +56,7 @@ class QuorumGroups:
         self.send_answer = tenants.register(FrameKind.GUEST_ANSWER, self._on_guest_answer)
         self._transfers = transfers
         self._host = host
+        self._metadata = host.metadata
         self.clock = clock
         self.is_ready = is_ready
         self.is_alone = is_alone
@@ -125,7 +126,7 @@ class QuorumGroups:
     def groups_of_size(self, size: int) -> dict[int, QueueGroup]:
         """Those that are on so many nodes; where there are none, those that are on the next larger number; where all
         are on fewer, those on the most."""
-        metadata, everybody = self._host.metadata, len(self._host.metadata.members())
+        metadata, everybody = self._metadata, len(self._metadata.members())
         counts = {group_id: len(metadata.group_members(group_id)) or everybody for group_id in self.all}
         if not size:
             return self.all
@@ -292,9 +293,9 @@ class QuorumGroups:
 
     def work(self, now: int) -> None:
         """What this turn has to say to groups is said; before the journal is looked at for its length."""
-        if self._host.metadata.group_generation != self._lists_seen:
-            self._lists_seen = self._host.metadata.group_generation
-            self.has_lists = self.has_lists or self._host.metadata.has_group_lists
+        if self._metadata.group_generation != self._lists_seen:
+            self._lists_seen = self._metadata.group_generation
+            self.has_lists = self.has_lists or self._metadata.has_group_lists
             if self.has_lists:
                 self.touch_all(now)
         for group_id in self._changed:

@@ -34,13 +34,14 @@ from amqp_broker.queue_types.quorum.guest_frames import (
     Taken,
     encode_request,
 )
-from amqp_broker.queue_types.remote.effects_codec import decode_from_home
+from amqp_broker.queue_types.remote.effects_codec import Blocked, QueueCounted, decode_from_home
 from queues.page import AddressBook
 from queues.quorum.effects import (
     AttachRefused,
     Confirmed,
     ConsumerCancelled,
     Delivered,
+    Effect,
     GetAnswered,
     SettleMissed,
 )
@@ -66,7 +67,6 @@ COUNT_MS = 1000
 _TELL_BYTES = 1024 * 1024
 #: Consumers that are gone are forgotten when there are so many more than those that are there.
 _MOST_GONE = 4096
-_NUMBER_BYTES = 8
 
 #: Called with a queue's figures; None: they are not known now.
 TakeFigures = Callable[["QueueStatistics | None"], None]
@@ -78,6 +78,7 @@ class Guest:
 
     def __init__(self, group: QueueGroup, send: Send, heard: Heard, index: int) -> None:
         self._group = group
+        self._group_id = group.group_id
         self._send = send
         self.leader: str | None = None
         self.index = index
@@ -131,7 +132,7 @@ class Guest:
         self._send(self._asked, encode_request(Open(group.group_id, self._number, self.index, self.heard())))
 
     def _draw(self) -> int:
-        return int.from_bytes(self._group.host.random_bytes(_NUMBER_BYTES), "big") or 1
+        return self._group.draw_number()
 
     def _look_again(self) -> None:
         self.leader = None
@@ -152,7 +153,7 @@ class Guest:
     def close(self) -> None:
         """This node is a member from now on."""
         if self.leader is not None:
-            self._send(self.leader, encode_request(Close(self._group.group_id, self._number)))
+            self._send(self.leader, encode_request(Close(self._group_id, self._number)))
         counting, self._counting = self._counting, {}
         for _, then in counting.values():
             then(None)
@@ -200,15 +201,16 @@ class Guest:
                 self._next_notice += 1
         if self._taken - self._told >= _TELL_BYTES:
             self._told = self._taken
-            self._send(self.leader or "", encode_request(Taken(self._group.group_id, self._number, self._taken)))
-        self._group.absorb_effects(said.effects, now)
+            self._send(self.leader or "", encode_request(Taken(self._group_id, self._number, self._taken)))
+        effects: list[Effect] = [each for each in said.effects if not isinstance(each, QueueCounted | Blocked)]
+        self._group.absorb_effects(effects, now)
 
     # -- figures -------------------------------------------------------------------------------------------------------
 
     def count(self, queue_id: int, then: TakeFigures, now: int) -> None:
         """Ask for a queue's figures. `then` is called in any case, at once if there is nobody to ask."""
         number = self._draw()
-        request = encode_request(Count(self._group.group_id, number, queue_id))
+        request = encode_request(Count(self._group_id, number, queue_id))
         if self.leader is None or not self._send(self.leader, request):
             then(None)
             return
@@ -245,7 +247,7 @@ class Leaving:
             return
         self.next_at = now + FIND_MS
         group = self._group
-        self._number = int.from_bytes(group.host.random_bytes(_NUMBER_BYTES), "big") or 1
+        self._number = group.draw_number()
         for name in group.wanted_members():
             if group.is_linked(name):
                 self._send(name, encode_request(Find(group.group_id, self._number)))

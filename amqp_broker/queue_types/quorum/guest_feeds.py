@@ -75,6 +75,9 @@ class GuestFeeds:
 
     def __init__(self, group: QueueGroup, send: Send) -> None:
         self._group = group
+        self._group_id = group.group_id
+        self._raft = group.raft
+        self._machine = group.machine
         self._send = send
         self.serving: dict[str, _Serving] = {}
 
@@ -100,7 +103,7 @@ class GuestFeeds:
         return self._send(name, encode_answer(answer))
 
     def _found(self, name: str, number: int) -> Found:
-        group, raft = self._group, self._group.raft
+        group, raft = self._group, self._raft
         if not raft.is_leader:
             standing = Standing.FOLLOWS
         elif name in raft.members or name in raft.learners or not raft.has_settled_members:
@@ -126,7 +129,7 @@ class GuestFeeds:
 
     def work(self) -> None:
         """What was applied goes to those whom it concerns."""
-        machine = self._group.machine
+        machine = self._machine
         for name, serving in list(self.serving.items()):
             effects = machine.take_feed(name)
             if effects:
@@ -136,25 +139,25 @@ class GuestFeeds:
                 self._send_frames(name, serving)
 
     def _send_frames(self, name: str, serving: _Serving) -> None:
-        index = self._group.raft.last_applied
+        index = self._raft.last_applied
         while serving.frames and serving.sent - serving.taken < WINDOW_BYTES:
             octets = serving.frames.popleft()
             serving.sent += len(octets)
-            if not self._say(name, Effects(self._group.group_id, serving.number, index, octets)):
+            if not self._say(name, Effects(self._group_id, serving.number, index, octets)):
                 self.drop(name)
                 return
 
     def drop(self, name: str) -> None:
         """The guest hears nothing more here."""
         if self.serving.pop(name, None) is not None:
-            self._group.machine.close_feed(name)
+            self._machine.close_feed(name)
 
     def close(self) -> None:
         """This member does not lead any more."""
-        leader = self._group.raft.leader or ""
+        leader = self._raft.leader or ""
         for name, serving in list(self.serving.items()):
             self.drop(name)
-            self._say(name, Closed(self._group.group_id, serving.number, leader))
+            self._say(name, Closed(self._group_id, serving.number, leader))
 
 
 def _write(writer: EffectsWriter, effects: list[Effect]) -> None:

@@ -130,7 +130,8 @@ class QuorumQueue(QueueProxy):
 
     def count(self, is_use: bool, then: Done) -> None:
         """See Queue: a guest asks the leader. Without one, what was counted last is shown."""
-        guest = self.group.guest
+        group = self.group
+        guest = group.guest
         if guest is None:
             then(None)
             return
@@ -140,7 +141,7 @@ class QuorumQueue(QueueProxy):
                 self._counted = figures
             then(None)
 
-        guest.count(self.queue_id, counted, self.group.clock.now)
+        guest.count(self.queue_id, counted, group.clock.now)
 
     def message_count(self) -> int:
         """How many messages are ready."""
