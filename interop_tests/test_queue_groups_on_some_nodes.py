@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from threading import Event
 
 import pika
 import pytest
@@ -26,7 +27,7 @@ def wait_for(what: Callable[[], bool], name: str) -> None:
     end = time.monotonic() + PATIENCE_S
     while not what():
         assert time.monotonic() < end, name
-        time.sleep(0.2)
+        Event().wait(0.2)
 
 
 def group_of(url: str, queue: str = "") -> dict[str, object]:

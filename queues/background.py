@@ -141,8 +141,8 @@ class Background:
             self.patient_jobs.pop(job, None)
 
     def work(self, now: int) -> None:
-        """The slices of a turn: at least one, if there is a job, and one of each of the newest that may come first, up
-        to a number of them."""
+        """The slices of a turn: at least one of each of the newest that may come first, up to a number of them, and one
+        of the others."""
         jobs, bringers, pace = self.jobs, self._bringers, self._pace
         self._ahead = _MOST_AHEAD
         first = min(len(bringers), _MOST_AHEAD)
@@ -150,6 +150,7 @@ class Background:
         jobs.rotate(first)
         jobs.extend(reversed(others))
         bringers.clear()
+        least = first + (len(jobs) > first)
         self._is_running = self._is_working = True
         if not self._is_chained:
             self._has_begun_patience = False
@@ -164,8 +165,8 @@ class Background:
                     self._work_patiently(job, request, now, waiting)
                 elif job(now):
                     self._add_last(job)
-                first -= 1
-                if first < 0 and not pace.goes_on():
+                least -= 1
+                if least <= 0 and not pace.goes_on():
                     return
         finally:
             self._is_running = self._is_working = False

@@ -143,8 +143,7 @@ class Channel:
         #: unwanted: so many were put back or refused. got, got_no_ack, got_nothing: answers to basic.get.
         self.passed = self.redelivered = self.unwanted = 0
         self.got = self.got_no_ack = self.got_nothing = 0
-        self.prefetch = 0
-        self.consumer_prefetch = 0
+        self.prefetch = self.consumer_prefetch = 0
         self.max_unacked = connection.config.max_unacked_per_channel
         self.getters: dict[Queue, ChannelConsumer] = {}
         self.reply_consumer: ReplyConsumer | None = None

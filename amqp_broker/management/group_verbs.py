@@ -45,19 +45,19 @@ class GroupVerbs:
 
     def _grow(self, request: Request) -> Answer:
         """`node` is to be a member of all groups of queues; with `vhost` and `queue`, of the one of that queue."""
-        node = self._node(request)
+        node, vhost, queue = self._asked(request)
         if not self._membership.is_linked(node):
             raise ValueError(f"node {node} is not linked, and could not catch up: ask again when it is there")
-        lists = {group_id: self._members(group_id) for group_id in self._asked_groups(request)}
+        lists = {group_id: self._members(group_id) for group_id in self._asked_groups(vhost, queue)}
         changed = {group_id: [*members, node] for group_id, members in lists.items() if node not in members}
         return self._propose("queues.grow", changed)
 
     def _shrink(self, request: Request) -> Answer:
         """`node` is to be a member of no group of queues; with `vhost` and `queue`, not of the one of that queue.
         Refused where the others could not go on without it."""
-        node = self._node(request)
+        node, vhost, queue = self._asked(request)
         changed = {}
-        for group_id in self._asked_groups(request):
+        for group_id in self._asked_groups(vhost, queue):
             members = self._members(group_id)
             if node not in members:
                 continue
@@ -90,12 +90,13 @@ class GroupVerbs:
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
-    def _node(self, request: Request) -> str:
-        node = request.text("node")
+    def _asked(self, request: Request) -> tuple[str, str, str]:
+        """The node, and the virtual host and the name of the queue, which is empty if all groups are meant."""
+        node, vhost, queue = request.text("node"), request.text("vhost", "/"), request.text("queue", "")
         if node not in self._metadata.members():
             raise ValueError(f"no member '{node}'; there are {', '.join(self._metadata.members()) or 'none'}")
         self._check_level()
-        return node
+        return node, vhost, queue
 
     def _check_level(self) -> None:
         level = self._metadata.level
@@ -105,12 +106,10 @@ class GroupVerbs:
                 f"nodes first, `amqp-broker cluster status` shows which speak it"
             )
 
-    def _asked_groups(self, request: Request) -> list[int]:
-        name = request.text("queue", "")
+    def _asked_groups(self, vhost: str, name: str) -> list[int]:
         if not name:
             groups = sorted(self._groups.all)
         else:
-            vhost = request.text("vhost", "/")
             queue = self._metadata.queue(vhost, name)
             if queue is None:
                 raise ValueError(f"no queue '{name}' in vhost '{vhost}'")

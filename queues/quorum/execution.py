@@ -232,8 +232,8 @@ class Execution(Sink):
             if self.is_leader:
                 self.effects.append(QueueOpened(command.queue_id))
         else:
-            if self.is_leader and command.settings != queue.settings:
-                self.effects.append(QueueOpened(command.queue_id))  # it may know less of what is wanted
+            if self.feeds and self.is_leader and command.settings != queue.settings:
+                self.effects.append(QueueOpened(command.queue_id))  # a guest may know less of what is wanted
             queue.apply_settings(command.settings)
             self._watch(queue)  # whatever it has waited for before
         self._touch(queue)

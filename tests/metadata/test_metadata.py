@@ -49,6 +49,7 @@ EXAMPLES: list[Command] = [
     commands.add_member("n1", "127.0.0.1:7101", "0a"),
     commands.remove_member("n1", expected=["n1", "n2"]),
     commands.raise_level(2),
+    commands.put_group_members(2, ["n1"]),
 ]
 
 

@@ -181,6 +181,6 @@ ENDPOINTS = (
     Endpoint("GET", "/queues/quorum/{vhost}/{queue}/status", quorum_status),
     Endpoint("POST", f"{_REPLICAS}/add", change_replica, Access.ADMINISTRATOR, body=ReplicaBody),
     Endpoint("DELETE", f"{_REPLICAS}/delete", change_replica, Access.ADMINISTRATOR, body=ReplicaBody),
-    Endpoint("POST", "/queues/quorum/replicas/on/{node}/grow", change_replicas, Access.ADMINISTRATOR),
+    Endpoint("POST", "/queues/quorum/replicas/on/{node}/grow", change_replicas, Access.ADMINISTRATOR, body=PatternBody),
     Endpoint("DELETE", "/queues/quorum/replicas/on/{node}/shrink", change_replicas, Access.ADMINISTRATOR),
 )

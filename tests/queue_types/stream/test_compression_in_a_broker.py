@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ def wait_for_half(broker: Broker, name: str) -> dict[str, Any]:
         found = stat(broker, name)
         if 2 * found["stream_bytes"] < found["stream_uncompressed_bytes"]:
             return found
-        time.sleep(0.02)
+        Event().wait(0.02)
     pytest.fail(f"after {PATIENCE_S} s: {found}")
 
 
