@@ -80,7 +80,6 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
             **self.partition_handlers(),
             "queue_id.reserve": self._reserve_queue_ids,
             **self.app_handlers(),
-            **self.group_handlers(),
             "binding.add": self._add_binding,
             "binding.remove": self._remove_binding,
             "node.started": self._drop_transients,
@@ -89,6 +88,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
             "member.add": self._add_member,
             "member.remove": self._remove_member,
             "level.raise": self._raise_level,
+            **self.group_handlers(),
         }
 
     def apply(self, command: Command) -> bool:

@@ -37,7 +37,7 @@ SET_FROM_OUTSIDE: frozenset[str] = frozenset(
 #: How often somebody reaches through the node into one of its parts (node.x.y). May only fall.
 MOST_THROUGH_NODE = 5
 #: How often somebody reaches into the parts of parts (self.a.b.c, name.a.b.c; see `deep`). May only fall.
-MOST_DEEP = 42
+MOST_DEEP = 41
 #: How many fields begin as None, against their type. May only fall.
 MOST_LATE = 4
 

@@ -39,16 +39,17 @@ class DelayQueue(QuorumQueue):
         settings = QuorumSettings(QueueArguments(dead_letter_exchange=exchange), holds_back=True)
         super().__init__(declaration, queue_id, group, lambda: settings)
         self._release = release
+        self._clock, self._metadata = group.clock, group.host.metadata
 
     def hold(self, message: Message, delay_ms: int, receipt: Receipt | None, is_again: bool = False) -> None:
         """Hold a message back for so long. The receipt is complete when the log has it. is_again: see
         Queue.publish."""
-        self.publish(_with_expiration(message, delay_ms), receipt, is_again, self.group.clock.now)
+        self.publish(_with_expiration(message, delay_ms), receipt, is_again, self._clock.now)
 
     def delete(self) -> int:
         """The exchange is gone, with what it held back. The log keeps that until the exchange's end is committed."""
         count = super().delete()
-        if is_numbered(self.queue_id, self.group.host.metadata):
+        if is_numbered(self.queue_id, self._metadata):
             self.group.queue_deleted(self.queue_id)
         else:
             self.group.queue_ended(self.queue_id)
