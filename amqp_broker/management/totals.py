@@ -137,7 +137,7 @@ class Totals:
         broker = self._broker
         by_type = {name: _as_of_now(sums) for name, sums in broker.gone.items()}
         sums_of: dict[str, QueueSums] = {}
-        count = fleeting = 0
+        count = 0
         for name in broker.vhost_names.after(None, len(broker.vhost_names)):
             vhost, last = broker.vhosts.get(name), None
             while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
@@ -148,11 +148,9 @@ class Totals:
                         sums = sums_of[queue.declaration.type] = QueueSums()
                     queue.add_counts(sums)
                     queue.add_own_counters(sums)
-                    fleeting += not broker.is_recorded(queue)
                 count += len(names)
                 last = names[-1]
                 yield None
-        self._fleeting = fleeting
         channels, publishers = yield from self._add_channels()
         held = {**self._held(), **_held_by(sums_of.values()), "queues": count, "publishers": publishers}
         for queue_type, sums in sums_of.items():
@@ -163,6 +161,7 @@ class Totals:
         for queue_type, published in letters.items():
             by_type.setdefault(queue_type, dict.fromkeys(_OF_QUEUES, 0))
             by_type[queue_type] |= {name: published[reason] for name, reason in _DEAD_LETTERS.items()}
+        self._fleeting = broker.fleeting_queues  # of the same moment as the counters
         return held, {**counted, **self._counters(), **channels, "by_type": by_type}
 
     def _add_channels(self) -> Steps:

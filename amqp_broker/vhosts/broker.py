@@ -91,7 +91,9 @@ class Broker:
     """Everything of a node that is not a connection. recovery: what the journal had at the start, until everything is
     built. types: of queues, by name; to them the broker is the TypeHost. vhost_names: in their order. unroutable,
     returned (those of them that were mandatory): messages. queues_declared, queues_created: by clients of this node;
-    queues_deleted: by it, for whatever reason; gone: what was counted of queues that are no more, by their types."""
+    queues_deleted: durable ones by this node, for whatever reason, and of those that end with it (fleeting_queues: how
+    many there are) all, so that over all nodes each counts once, the partitions of a stream with it; gone: what was
+    counted of queues that are no more, by their types."""
 
     def __init__(
         self,
@@ -126,6 +128,7 @@ class Broker:
         self.taps = NodeTaps(self.vhosts, store, timers, clock)
         self.gone: dict[str, QueueSums] = {}
         self.queues_declared = self.queues_created = self.queues_deleted = 0
+        self._fleeting: set[int] = set()
         self.page_checks: list[PageCheck] = []
         self.recovery = Recovery(store.pager)
         # What exchanges hold back that are gone here, and in the metadata still; by virtual host and name.
@@ -182,6 +185,11 @@ class Broker:
     def is_clustered(self) -> bool:
         """Whether other nodes have to know of what does not outlive a restart, too."""
         return self.replication.is_clustered
+
+    @property
+    def fleeting_queues(self) -> int:
+        """So many queues there are that end with this node."""
+        return len(self._fleeting)
 
     def is_recorded(self, queue: Queue) -> bool:
         """Whether the metadata know a queue: all that are durable, and in a cluster every one."""
@@ -335,9 +343,10 @@ class Broker:
         vhost.changed()
         return vhost
 
-    def forget_vhost(self, name: str) -> Task:
+    def forget_vhost(self, name: str, is_own: bool) -> Task:
         """Take a virtual host with all that is in it out of the run-time side; it has no connections any more. It is
-        gone at once, and what its queues hold is given back in slices; done when all of it is."""
+        gone at once, and what its queues hold is given back in slices; done when all of it is. is_own: this node wanted
+        it, and counts its queues."""
         vhost = self.vhosts.pop(name)
         self.vhost_names.discard(name)
         for queue in vhost.queues.values():
@@ -346,11 +355,13 @@ class Broker:
             delayed.delete()
         self.apps.forget_vhost(name)
         vhost.changed()
-        return Task(self.background, self._forget_queues(vhost))
+        return Task(self.background, self._forget_queues(vhost, is_own))
 
-    def _forget_queues(self, vhost: VHost) -> Steps:
+    def _forget_queues(self, vhost: VHost, is_own: bool) -> Steps:
         for queue in list(vhost.queues.values()):
             self.forget_queue(vhost, queue)
+            if is_own and not queue.declaration.part_of:
+                self.count_deleted(queue)
             self._type_of(queue).forget(queue.queue_id)
             yield None
         vhost.router.tell_nobody()
@@ -420,6 +431,8 @@ class Broker:
         queue_type = self.types[type_named(record.type).name]
         queue = queue_type.create(declaration, record.queue_id, record.home, self.clock.now)
         self._take_in(vhost, queue, declaration)
+        if not record.durable and record.home == self.replication.own_node:
+            self._fleeting.add(record.queue_id)
         if record.exclusive and record.home == self.replication.own_node:
             if owner is None or owner is REMOTE_OWNER or owner.vhost is not vhost:
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
@@ -468,6 +481,7 @@ class Broker:
         self._next_transient_id += 1
         queue = self.types[declaration.type].create(declaration, queue_id, "", self.clock.now)
         self._take_in(vhost, queue, declaration)
+        self._fleeting.add(queue_id)
         return queue
 
     def default_queue_type(self, vhost: str, is_lasting: bool) -> str:
@@ -512,9 +526,17 @@ class Broker:
         queue.add_own_counters(self.gone.setdefault(queue.declaration.type, QueueSums()))
         queue.add_counters(vhost.gone)
         self.dead_letters.forget(queue)
+        if queue.queue_id in self._fleeting:
+            self._fleeting.discard(queue.queue_id)
+            self.queues_deleted += 1
         if not self.is_recorded(queue):
             self._type_of(queue).forget(queue.queue_id)
         return count
+
+    def count_deleted(self, queue: Queue) -> None:
+        """This node has deleted a queue, which is no partition. One that is not durable is counted by the node with
+        which it ends (`forget_queue`), or when that starts again (KeptTotals)."""
+        self.queues_deleted += queue.declaration.is_durable
 
     # -- for queue types (TypeHost) and groups (GroupHost) -------------------------------------------------------------
 

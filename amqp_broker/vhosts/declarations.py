@@ -302,7 +302,7 @@ class Declarations:
         for part in parts:
             removed += vhost.router.remove_queue(part.name)
             broker.forget_queue(vhost, part)
-        broker.queues_deleted += 1
+        broker.count_deleted(queue)
         proposal = None
         if broker.is_recorded(queue):
             ids = [part.queue_id for part in parts]

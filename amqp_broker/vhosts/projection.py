@@ -63,7 +63,7 @@ class Projection:
         subject, _, verb = command["op"].partition(".")
         try:
             if subject == "vhost":
-                return self._vhost(verb, command["vhost"]) or changed
+                return self._vhost(verb, command["vhost"], is_own) or changed
             elif subject in ("user", "permission", "topic_permission"):
                 self._broker.access_changed(command["user"], command.get("vhost"))
                 if command["op"] == "user.delete":
@@ -96,7 +96,7 @@ class Projection:
             return
         known = {record.name for record in self._metadata.vhosts()}
         for name in [name for name in self._vhosts if name not in known]:
-            self._vhost("delete", name)
+            self._vhost("delete", name, is_own=False)
         self._drop_missing()
         for record in self._metadata.vhosts():
             self._complete(record.name)
@@ -105,13 +105,13 @@ class Projection:
 
     # -- virtual hosts -------------------------------------------------------------------------------------------------
 
-    def _vhost(self, verb: str, name: str) -> Task | None:
+    def _vhost(self, verb: str, name: str, is_own: bool) -> Task | None:
         broker = self._broker
         if verb == "put" and name not in self._vhosts:
             broker.build_vhost(name)
         elif verb == "delete" and name in self._vhosts:
             self._close_vhost(name)
-            return broker.forget_vhost(name)
+            return broker.forget_vhost(name, is_own)
         return None
 
     # -- what is declared ----------------------------------------------------------------------------------------------
