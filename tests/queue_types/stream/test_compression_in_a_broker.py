@@ -94,7 +94,7 @@ def test_a_policy_turns_it_on_for_what_is_there(broker: Broker, connection: Conn
     found = stat(broker, "governed")
     assert found["stream_bytes"] == found["stream_uncompressed_bytes"]
     definition = {"stream-compression": "zlib"}
-    policy = {"pattern": "governed", "definition": definition, "apply-to": "streams", "priority": 0}
+    policy = {"pattern": "governed", "definition": definition, "apply_to": "streams", "priority": 0}
     with SystemClient(broker.url) as client:
         client.request("policy.put", vhost="/", name="small", **policy)
     wait_for_half(broker, "governed")
