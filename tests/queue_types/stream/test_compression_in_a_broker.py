@@ -1,5 +1,5 @@
-"""Streams of a running broker that are compressed: for readers of every kind nothing is different, and it is told how much
-is saved; a policy turns it on and off."""
+"""Streams of a running broker that are compressed: for readers of every kind nothing is different, it is told how much
+is saved, and a policy turns it on."""
 
 from __future__ import annotations
 
