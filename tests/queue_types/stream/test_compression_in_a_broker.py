@@ -40,8 +40,8 @@ def fill(connection: Connection, name: str, **arguments: object) -> None:
     with connection.channel() as channel:
         channel.call(QueueDeclare(0, name, False, True, False, False, False, table))
         channel.confirm_select()
-        for start in range(0, len(BODIES), 50):
-            for body in BODIES[start : start + 50]:
+        for start in range(0, len(BODIES), 5):  # small chunks, so that few pages of many are in RAM
+            for body in BODIES[start : start + 5]:
                 channel.publish("", name, body)
             channel.wait_for_confirms()
 
