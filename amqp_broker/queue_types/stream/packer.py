@@ -30,6 +30,8 @@ class Packer:
         self._queue = queue
         self._room = room
         self._pager = queue.group.pager
+        self._timers = room.timers
+        self._clock = room.clock
         self._every_ms = room.pack_every_ms
         self._task: Task | None = None
         self._timer: Timer | None = None
@@ -51,7 +53,7 @@ class Packer:
     def _wait(self, delay_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._room.timers.at(self._room.clock.now + delay_ms, self._look)
+        self._timer = self._timers.at(self._clock.now + delay_ms, self._look)
 
     def _look(self, now: int) -> None:
         queue, room = self._queue, self._room
@@ -65,7 +67,7 @@ class Packer:
             room.call_next()
 
     def _steps(self, stream: Stream) -> Steps:
-        queue, room = self._queue, self._room
+        queue = self._queue
         is_live = lambda: queue.stream() is stream and not queue.is_deleted  # noqa: E731  # as it is now
         steps = Packing(stream.log, self._pager, is_live).steps()
         try:
@@ -74,7 +76,7 @@ class Packer:
                     pending = next(steps)
                 except StopIteration as end:
                     return end.value
-                yield AwaitedRead(pending, room.timers, room.clock)
+                yield AwaitedRead(pending, self._timers, self._clock)
         except CorruptRecord as error:
             self._damaged = stream
             log.error("queue '%s' is not compressed here any more, a page of it cannot be read: %s: have the node take "

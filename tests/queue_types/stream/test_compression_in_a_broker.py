@@ -1,5 +1,5 @@
-"""Streams of a running broker that are compressed: for readers of every kind nothing is different, and it is told how
-much is saved; a policy turns it on and off."""
+"""Streams of a running broker that are compressed: for readers of every kind nothing is different, it is told how much
+is saved, and a policy turns it on."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def fill(connection: Connection, name: str, **arguments: object) -> None:
     with connection.channel() as channel:
         channel.call(QueueDeclare(0, name, False, True, False, False, False, table))
         channel.confirm_select()
-        for start in range(0, len(BODIES), 50):
-            for body in BODIES[start : start + 50]:
+        for start in range(0, len(BODIES), 5):  # small chunks, so that few pages of many are in RAM
+            for body in BODIES[start : start + 5]:
                 channel.publish("", name, body)
             channel.wait_for_confirms()
 
@@ -95,7 +95,7 @@ def test_a_policy_turns_it_on_for_what_is_there(broker: Broker, connection: Conn
     found = stat(broker, "governed")
     assert found["stream_bytes"] == found["stream_uncompressed_bytes"]
     definition = {"stream-compression": "zlib"}
-    policy = {"pattern": "governed", "definition": definition, "apply-to": "streams", "priority": 0}
+    policy = {"pattern": "governed", "definition": definition, "apply_to": "streams", "priority": 0}
     with SystemClient(broker.url) as client:
         client.request("policy.put", vhost="/", name="small", **policy)
     wait_for_half(broker, "governed")
