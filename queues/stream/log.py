@@ -417,13 +417,15 @@ class StreamLog:
     # -- packing -------------------------------------------------------------------------------------------------------
 
     def cold_parts(self, most: int) -> list[Part]:
-        """Pages from `packed` on, so many at most, that lie on the disk and are not in RAM."""
+        """Pages from `packed` on, so many at most, that lie on the disk, up to one of the newest that is in RAM. An older
+        one is there because somebody has read it, and is cold none the less: whoever keeps looking holds up nothing."""
         place = max(bisect_right(self._parts, self.packed, key=_first_of) - 1, 0)
+        newest = len(self._parts) - WARM_PAGES
         found: list[Part] = []
-        for part in self._parts[place : place + most + 1]:
+        for at, part in enumerate(self._parts[place : place + most + 1], place):
             if part.page.last < self.packed:
                 continue
-            if len(found) == most or part.page.data is not None or not self._is_stored(part):
+            if len(found) == most or not self._is_stored(part) or (at >= newest and part.page.data is not None):
                 break
             found.append(part)
         return found

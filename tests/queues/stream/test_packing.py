@@ -118,12 +118,25 @@ def test_readers_find_no_difference_and_the_disk_does() -> None:
     assert [(queue.pages, queue.bad) for queue in report.queues] == [(pages, ())]
 
 
-def test_what_is_in_ram_is_left_alone() -> None:
+def test_what_is_new_and_in_ram_is_left_alone() -> None:
     group, _ = one_stream(PACKED)
     (member,) = group.members
     append(group, *BODIES)
     stream_of(member).log.seal()
     assert pass_over(member) == Packed(0, 0, 0, False)
+
+
+def test_somebody_who_reads_the_oldest_page_holds_up_nothing() -> None:
+    group = cooled()
+    (member,) = group.members
+    log = stream_of(member).log
+    assert log.chunk_at(0) is not None
+    assert log.parts()[0].page.data is not None
+    used = member.pager.used
+    pack_all(member)
+    assert log.parts()[0].is_packed
+    assert member.pager.used < used
+    assert bodies_of(member) == BODIES
 
 
 def test_members_get_pages_as_they_were_and_pack_them_for_themselves() -> None:
