@@ -417,8 +417,9 @@ class StreamLog:
     # -- packing -------------------------------------------------------------------------------------------------------
 
     def cold_parts(self, most: int) -> list[Part]:
-        """Pages from `packed` on, so many at most, that lie on the disk, up to one of the newest that is in RAM. An older
-        one is there because somebody has read it, and is cold none the less: whoever keeps looking holds up nothing."""
+        """Pages from `packed` on, so many at most, that lie on the disk, up to one of the newest that is in RAM. An
+        older one is there because somebody has read it, and is cold none the less: whoever keeps looking holds up
+        nothing."""
         place = max(bisect_right(self._parts, self.packed, key=_first_of) - 1, 0)
         newest = len(self._parts) - WARM_PAGES
         found: list[Part] = []
