@@ -394,8 +394,9 @@ class Channel:
         connection = self.connection
         sizes = connection.clients.message_sizes
         for number in range(CLASSES):
-            sizes.add(number, self.by_size[number])
-            self.by_size[number] = 0
+            if self.by_size[number]:
+                sizes.add(number, self.by_size[number])
+                self.by_size[number] = 0
         sizes.add_octets(self.octets)
         self.octets = 0
 

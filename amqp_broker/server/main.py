@@ -266,7 +266,10 @@ class Run:
             raise FolderGivenUp(self._cluster.why_over)
         if failure is None:
             if is_ready:
-                self._system.close()
+                try:
+                    self._system.close()
+                except Exception:  # a defect there is no reason to call a clean stop a failure
+                    log.exception("counters were not written at the end: they go on from the last file")
             return 0
         if not is_ready and isinstance(failure, StorageError):
             raise failure
