@@ -27,7 +27,7 @@ from typing import NamedTuple
 from storage.aside import DAMAGED_FOLDER, Aside
 from storage.checksums import first_wrong
 from storage.disk import Disk, Octets, Pending
-from storage.errors import CorruptRecord
+from storage.errors import CorruptRecord, SyncFailed
 from storage.packed_page import pack, unpack
 from storage.read_ahead import ReadAhead
 from storage.records import (
@@ -314,13 +314,14 @@ class PageStore:
         return self._disk.in_background(fetch) or _AtOnce(fetch), HEADER_BYTES
 
     def begin_load(self, queue_id: int, location: PageLocation) -> Pending:
-        """As `begin_read`; the result is the page and nothing else."""
-        fetch = partial(fetch_page, self._disk, queue_id, location)
+        """As `begin_read`; the result is the page and nothing else. What the disk cannot read is damage to it, as who asks
+        can leave that page alone: it raises CorruptRecord, and SyncFailed."""
+        fetch = partial(_fetch_or_damaged, self._disk, queue_id, location)
         return self._disk.in_background(fetch) or _AtOnce(fetch)
 
     def begin_packing(self, queue_id: int, location: PageLocation) -> Pending:
         """Read a page and pack it, in the background where the disk has one. The result is what `write_beside` takes as
-        packed, b"" where it does not pay; it raises as `read` does."""
+        packed, b"" where it does not pay; it raises as that of `begin_load` does."""
         work = partial(_packed, self._disk, queue_id, location)
         return self._disk.in_background(work) or _AtOnce(work)
 
@@ -646,8 +647,18 @@ def fetch_page(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
         raise CorruptRecord(page_path(queue_id, location.segment), location.offset, str(error)) from None
 
 
+def _fetch_or_damaged(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
+    """See `begin_load`."""
+    try:
+        return fetch_page(disk, queue_id, location)
+    except SyncFailed:
+        raise
+    except OSError as error:
+        raise CorruptRecord(page_path(queue_id, location.segment), location.offset, str(error)) from error
+
+
 def _packed(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
-    return pack(fetch_page(disk, queue_id, location))
+    return pack(_fetch_or_damaged(disk, queue_id, location))
 
 
 def _write(disk: Disk, path: str, offset: int, buffers: Sequence[Octets]) -> bytes:

@@ -1,0 +1,92 @@
+"""When a node compresses a stream, its time and its disk in the test's hand: what it does where the disk cannot, when the
+old places go, and that others have their turn."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import Any
+
+import pytest
+
+from queues.stream.commands import Compact
+from tests.node.node_driver import Client, NodeDriver, small_config
+from tests.queue_types.stream.test_streams_of_a_node import a_stream, fill
+
+PACKED = {"x_stream_compression": "zlib"}
+EVERY_MS = 1000
+BODIES = [b"%04d" % number * 250 for number in range(60)]
+
+
+def a_node(**settings: object) -> tuple[NodeDriver, Client]:
+    """Its streams have small pages."""
+    driver = NodeDriver(
+        small_config(stream_compression_ms=EVERY_MS, stream_compaction_ms=EVERY_MS, page_size_bytes=4096, **settings)
+    )
+    return driver, a_stream(driver, **{**PACKED, "x_stream_compact": True, "x_stream_key": "message-id"})
+
+
+def queue_of(driver: NodeDriver, name: str = "s") -> Any:
+    return driver.node.broker.vhosts["/"].queues[name]
+
+
+def put(driver: NodeDriver, client: Client, bodies: list[bytes] = BODIES) -> None:
+    """A page of each four."""
+    for start in range(0, len(bodies), 2):
+        for number in (start, start + 1):
+            fill(driver, client, bodies[number], message_id=str(number))
+
+
+def cool(driver: NodeDriver) -> None:
+    """All pages leave RAM."""
+    log = queue_of(driver).stream().log
+    log.seal()
+    log.page_out(1 << 40)
+
+
+def wait(driver: NodeDriver, seconds: int) -> None:
+    driver.wait(1000 * seconds)
+
+
+def parts_of(driver: NodeDriver) -> Any:
+    return queue_of(driver).stream().log.parts()
+
+
+def unreadable(driver: NodeDriver, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Pages cannot be read from now on. Returns what was tried."""
+    tried: list[str] = []
+    read = driver.disk.read
+
+    def refuse(path: str, offset: int, length: int) -> bytes:
+        if path.endswith(".seg"):
+            tried.append(path)
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path, offset, length)
+
+    monkeypatch.setattr(driver.disk, "read", refuse)
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("what", "told"), [("compressed", "is not compressed here any more"), ("compacted", "is not compacted here any more")]
+)
+def test_a_sector_that_cannot_be_read_is_told_once_and_the_node_goes_on(
+    what: str, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver, client = a_node()
+    put(driver, client)
+    cool(driver)
+    if what == "compacted":
+        driver.node.broker.vhosts["/"].queues["s"]._packer.end()
+    tried = unreadable(driver, monkeypatch)
+    with caplog.at_level(logging.ERROR):
+        if what == "compacted":
+            queue = queue_of(driver)
+            queue.group.submit(Compact(queue.queue_id))
+            driver.settle()
+        wait(driver, 5)
+    assert len([each for each in caplog.records if told in each.getMessage()]) == 1
+    assert "Input/output error" in caplog.text
+    count = len(tried)
+    wait(driver, 5)
+    assert len(tried) == count
