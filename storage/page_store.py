@@ -314,8 +314,8 @@ class PageStore:
         return self._disk.in_background(fetch) or _AtOnce(fetch), HEADER_BYTES
 
     def begin_load(self, queue_id: int, location: PageLocation) -> Pending:
-        """As `begin_read`; the result is the page and nothing else. What the disk cannot read is damage to it, as who asks
-        can leave that page alone: it raises CorruptRecord, and SyncFailed."""
+        """As `begin_read`; the result is the page and nothing else. What the disk cannot read is damage to it, as who
+        asks can leave that page alone: it raises CorruptRecord, and SyncFailed."""
         fetch = partial(_fetch_or_damaged, self._disk, queue_id, location)
         return self._disk.in_background(fetch) or _AtOnce(fetch)
 

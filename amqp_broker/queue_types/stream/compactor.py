@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("amqp_broker")
 
 #: While something is under way it is looked at so often, milliseconds; for so long at most after somebody has asked.
-_SOON_MS = 100
+SOON_MS = 100
 _ASKED_MS = 60_000
 #: After a pass that came to nothing the next one begins no sooner, milliseconds.
 _BACK_OFF_MS = 1000
@@ -97,6 +97,25 @@ class CompactionRoom:
             following.look_again()
 
 
+class Nudge:
+    """Has the group of a stream take a checkpoint, which lets go of old places, though nothing may happen in it."""
+
+    def __init__(self, queue: StreamQueue) -> None:
+        self._queue = queue
+        self._is_nudged = False
+
+    def takes(self) -> bool:
+        """Whether one was taken now. If not, ask again soon."""
+        queue = self._queue
+        if queue.group.raft.take_checkpoint():
+            self._is_nudged = False
+            return True
+        if not self._is_nudged:
+            self._is_nudged = True  # nothing was applied since the last one: something is
+            queue.group.submit(Trim(queue.queue_id, 0))
+        return False
+
+
 class Compactor:
     """Of one stream."""
 
@@ -112,7 +131,7 @@ class Compactor:
         self._timer: Timer | None = None
         self._said = self._said_at = 0
         self._checkpointed = 0
-        self._is_nudged = False
+        self._nudge = Nudge(queue)
         self._is_full = False
         self._damaged: Stream | None = None
         self._asked_for = self._asked_until = self._not_before = 0
@@ -181,7 +200,7 @@ class Compactor:
             if not compacted.wanted and compacted.is_enough:
                 self._asked_until = 0
         is_soon = is_under_way or now < self._asked_until
-        self._wait(_SOON_MS if is_soon else room.every_ms)
+        self._wait(SOON_MS if is_soon else room.every_ms)
         room.call_next()
 
     def _is_worth_it(self, stream: Stream, compacted: Compacted) -> bool:
@@ -269,7 +288,7 @@ class Compactor:
             log.debug("queue '%s': compacted below offset %d, %d messages of %d octets are gone",
                       self._queue.name, *outcome)  # fmt: skip
         if not self._queue.is_deleted:
-            self._wait(_SOON_MS)
+            self._wait(SOON_MS)
             self._queue.wake_readers()
         self._room.leave()
 
@@ -285,11 +304,6 @@ class Compactor:
         if compacted.synced > claimed and is_new:
             self._said, self._said_at = compacted.synced, now
             group.submit(CompactedTo(self._queue.queue_id, compacted.synced))
-        if compacted.below > compacted.synced and self._checkpointed != compacted.below:
-            if group.raft.take_checkpoint():
-                self._checkpointed = compacted.below
-                self._is_nudged = False
-            elif not self._is_nudged:
-                self._is_nudged = True  # nothing was applied since the last one: something is
-                group.submit(Trim(self._queue.queue_id, 0))
+        if compacted.below > compacted.synced and self._checkpointed != compacted.below and self._nudge.takes():
+            self._checkpointed = compacted.below
         return compacted.below > claimed

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from amqp_broker.queue_types.stream.compactor import FULL
+from amqp_broker.queue_types.stream.compactor import FULL, SOON_MS, Nudge
 from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.task import Steps, Task
 from queues.stream.packing import Packed, Packing
@@ -37,6 +37,8 @@ class Packer:
         self._timer: Timer | None = None
         self._damaged: Stream | None = None
         self._is_full = False
+        self._nudge = Nudge(queue)
+        self._holds_old_places = False
         self._wait(self._every_ms + queue.queue_id % self._every_ms)  # not all streams at the same time
 
     def end(self) -> None:
@@ -59,7 +61,13 @@ class Packer:
         queue, room = self._queue, self._room
         self._wait(self._every_ms)
         stream = queue.stream()
-        if self._task is None and stream is not None and self._damaged is not stream and stream.log.cold_parts(1):
+        if self._holds_old_places and not queue.is_deleted:
+            # Only a checkpoint lets go of them, and the next pass would hold more.
+            self._holds_old_places = not self._nudge.takes()
+        if self._holds_old_places:
+            self._wait(SOON_MS)
+            room.call_next()
+        elif self._task is None and stream is not None and self._damaged is not stream and stream.log.cold_parts(1):
             if room.enter(self):
                 self._task = task = Task(room.background, self._steps(stream))
                 task.when_done(lambda result: self._ended(stream, task.error, result))
@@ -101,6 +109,7 @@ class Packer:
             self._is_full = False
             log.debug("queue '%s': of %d pages those that were packed had %d octets and have %d",
                       self._queue.name, *packed[:3])  # fmt: skip
-            if packed.has_more and self._timer is not None:
-                self._wait(0)
-        self._room.leave()
+            self._holds_old_places = packed.after > 0
+        self._room.leave()  # who waits in line is before the next pass of this stream
+        if packed is not None and (packed.has_more or self._holds_old_places) and self._timer is not None:
+            self._wait(0)

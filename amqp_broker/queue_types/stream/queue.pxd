@@ -29,7 +29,7 @@ cdef class StreamQueue(LogQueue):
     cdef list _seeking
     cdef bint _is_serving
     cdef public object compactor
-    cdef object _packer
+    cdef readonly object _packer
     cdef object _packing_room
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1

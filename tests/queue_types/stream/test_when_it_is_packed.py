@@ -1,5 +1,5 @@
-"""When a node compresses a stream, its time and its disk in the test's hand: what it does where the disk cannot, when the
-old places go, and that others have their turn."""
+"""When a node compresses a stream, its time and its disk in the test's hand: what it does where the disk cannot, when
+the old places go, and that others have their turn."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from queues.stream.commands import Compact
+from queues.stream.packing import Packed
 from tests.node.node_driver import Client, NodeDriver, small_config
 from tests.queue_types.stream.test_streams_of_a_node import a_stream, fill
 
@@ -68,7 +69,8 @@ def unreadable(driver: NodeDriver, monkeypatch: pytest.MonkeyPatch) -> list[str]
 
 
 @pytest.mark.parametrize(
-    ("what", "told"), [("compressed", "is not compressed here any more"), ("compacted", "is not compacted here any more")]
+    ("what", "told"),
+    [("compressed", "is not compressed here any more"), ("compacted", "is not compacted here any more")],
 )
 def test_a_sector_that_cannot_be_read_is_told_once_and_the_node_goes_on(
     what: str, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -90,3 +92,33 @@ def test_a_sector_that_cannot_be_read_is_told_once_and_the_node_goes_on(
     count = len(tried)
     wait(driver, 5)
     assert len(tried) == count
+
+
+def test_old_places_go_though_nothing_happens_in_the_stream() -> None:
+    driver, client = a_node()
+    put(driver, client)
+    cool(driver)
+    queue = queue_of(driver)
+    queue.group.raft.take_checkpoint()
+    driver.settle()
+    wait(driver, 10)
+    assert any(part.is_packed for part in parts_of(driver))
+    store = queue.group.pager.page_store
+    assert store.disk_bytes(queue.queue_id) < sum(map(len, BODIES)) / 2
+
+
+def test_who_waits_in_line_is_before_the_next_pass_of_the_same_stream() -> None:
+    driver, client = a_node()
+    put(driver, client)
+    packer, looked = queue_of(driver)._packer, []
+    packer._wait = lambda delay_ms: looked.append("this one")
+
+    class Waiting:
+        def look_again(self) -> None:
+            looked.append("another one")
+
+    room = packer._room
+    assert room.enter(packer)
+    assert not room.enter(Waiting())
+    packer._ended(queue_of(driver).stream(), None, Packed(64, 100, 10, True))
+    assert looked == ["another one", "this one"]
