@@ -118,7 +118,7 @@ class Background:
     def add(self, job: Job, may_come_first: bool = False) -> None:
         """`job(now)` does a slice and returns whether there is more; its first slice comes at the end of this turn, or
         in `run_newest` if it may: it handles nothing of any connection. Who asks in a later turn for what that slice
-        brings finds it, whatever else there is to do."""
+        brings finds it, whatever else there is to do, unless very many such jobs came in the same turn before."""
         if may_come_first:
             self.jobs.append(job)
             self._bringers.append(job)
