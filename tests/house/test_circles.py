@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from tests.house.sources import tree_of
 from tests.house.test_imports import ROOT, imports_of, is_module, modules
 
 #: From the bottom to the top: each may know those before it.
@@ -41,7 +42,7 @@ def _short(module: str) -> str:
 
 
 def _says_something(path: Path) -> bool:
-    return any(not isinstance(each, ast.Expr) for each in ast.parse(path.read_text(encoding="utf-8")).body)
+    return any(not isinstance(each, ast.Expr) for each in tree_of(path).body)
 
 
 def _file_of(name: str) -> str | None:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.sources import tree_of
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("amqp_broker", "exchanges", "queues", "raft", "spark_connector", "storage")
 HOT = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.pxd"))]
@@ -60,7 +62,7 @@ def test_a_quotient_is_no_integer_where_it_is_compiled(path: Path) -> None:
     """`a / b` of C integers is cut in a compiled module, and a delay of 20 ms is none."""
     quotients = [
         ast.unparse(node)
-        for node in ast.walk(ast.parse(path.with_suffix(".py").read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path.with_suffix(".py")))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
         if not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, float))
     ]
@@ -72,7 +74,7 @@ def test_nothing_is_out_of_reach_where_it_is_compiled(path: Path) -> None:
     """Behind an `if cython.compiled` that returns, Cython warns of unreachable code unless it is in the `else`."""
     blocks = [
         block
-        for node in ast.walk(ast.parse(path.with_suffix(".py").read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path.with_suffix(".py")))
         for block in (getattr(node, "body", None), getattr(node, "orelse", None))
         if isinstance(block, list)
     ]

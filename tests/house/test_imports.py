@@ -39,6 +39,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.sources import tree_of
+
 ROOT = Path(__file__).parents[2]
 
 OCTETS = "amqp_broker.octets"
@@ -126,7 +128,7 @@ def imports_of(path: Path, module: str) -> Iterator[tuple[int, str]]:
 
     `from a import b` counts as a.b if that is a module.
     """
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.sources import tree_of
 from tests.house.test_imports import modules
 
 ONE = "amqp_broker.octets.checksum"
@@ -21,7 +22,7 @@ def test_crc32_comes_from_one_module(module: str, path: Path) -> None:
     if module == COMPRESSES:
         assert "crc32" not in path.read_text(encoding="utf-8")
         return
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     wrong = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)
              and any(name == "zlib" for name in _names(node))]  # fmt: skip
     assert not wrong, f"{path}:{wrong}: take crc32 from {ONE}"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.sources import tree_of
+
 ROOT = Path(__file__).parents[2]
 CORE = ("exchanges", "octets", "queues", "raft", "storage")
 
@@ -37,7 +39,7 @@ def imported_first(path: Path, seen: set[Path]) -> str | None:
 def imports_of(path: Path) -> list[str]:
     """The modules that a file imports at its top, in order."""
     found: list[str] = []
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree_of(path).body:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.sources import tree_of
 from tests.house.test_imports import ROOT
 
 #: Where the types are, and the classes of their queues.
@@ -39,7 +40,7 @@ def _asking() -> dict[str, list[int]]:
     for path in sorted((ROOT / "amqp_broker").rglob("*.py")):
         name = str(path.relative_to(ROOT))
         if not name.startswith((*PACKAGES, ASKS_OF_ITSELF)):
-            lines = list(questions(ast.parse(path.read_text(encoding="utf-8"))))
+            lines = list(questions(tree_of(path)))
             if lines:
                 found[name] = lines
     return found

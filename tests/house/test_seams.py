@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.house.sources import text_of, tree_of
 from tests.house.test_circles import room_of
 from tests.house.test_imports import modules
 
@@ -42,15 +43,6 @@ MOST_DEEP = 41
 MOST_LATE = 4
 
 
-def _source(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(_source(path))
-
-
 def any_in(text: str) -> Iterator[tuple[int, bool]]:
     """The lines with an Any in an annotation or an alias, and whether they say why."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -64,7 +56,7 @@ def _own() -> list[tuple[str, Path]]:
 
 
 def test_what_is_of_any_type_says_why() -> None:
-    found = [(module, number, says) for module, path in _own() for number, says in any_in(_source(path))]
+    found = [(module, number, says) for module, path in _own() for number, says in any_in(text_of(path))]
     silent = [f"{module}:{number}" for module, number, says in found if not says]
     assert not silent, f"name the type, or say on the line why there is none: {silent}"
     assert len(found) <= MOST_ANY, f"{len(found)} places have a value of any type; there were {MOST_ANY}"
@@ -91,7 +83,7 @@ def _attributes(of: ast.ClassDef) -> Iterator[str]:
 def _classes() -> dict[str, list[_Class]]:
     found: dict[str, list[_Class]] = defaultdict(list)
     for module, path in modules():
-        for each in ast.walk(_tree(path)):
+        for each in ast.walk(tree_of(path)):
             if isinstance(each, ast.ClassDef):
                 bases = tuple(ast.unparse(base).rpartition(".")[2] for base in each.bases)
                 found[each.name].append(_Class(room_of(module), bases, frozenset(_attributes(each))))
@@ -130,7 +122,7 @@ def test_no_attribute_is_set_from_another_room() -> None:
     found: dict[str, str] = {}
     for module, path in _own():
         room = room_of(module)
-        for line, owner, name in set_from_outside(_tree(path)):
+        for line, owner, name in set_from_outside(tree_of(path)):
             if name in known and name not in _attributes_by_room()[room]:
                 found[f"{room}: {name}"] = f"{module}:{line} sets {owner}.{name}"
     new = sorted(text for key, text in found.items() if key not in SET_FROM_OUTSIDE)
@@ -241,7 +233,7 @@ def _known() -> _Known:
     bases: dict[str, list[str]] = defaultdict(list)
     records: dict[str, bool] = dict.fromkeys(_VALUES, True)
     for _, path in modules():
-        for each in ast.walk(_tree(path)):
+        for each in ast.walk(tree_of(path)):
             if isinstance(each, ast.ClassDef):
                 fields[each.name].update(_fields(each))
                 bases[each.name] += [ast.unparse(base).rpartition(".")[2] for base in each.bases]
@@ -302,9 +294,9 @@ def _through_node(tree: ast.AST) -> int:
 
 
 def test_fewer_and_fewer_reach_into_the_parts_of_others() -> None:
-    through = sum(_through_node(_tree(path)) for _, path in _own())
+    through = sum(_through_node(tree_of(path)) for _, path in _own())
     assert through <= MOST_THROUGH_NODE, f"{through}: take the part itself as an argument"
-    found = [f"{module}:{line} {chain}" for module, path in _own() for line, chain in deep(_tree(path))]
+    found = [f"{module}:{line} {chain}" for module, path in _own() for line, chain in deep(tree_of(path))]
     text = "take the part itself as an argument, or ask its owner:\n" + "\n".join(found)
     assert len(found) <= MOST_DEEP, f"{len(found)} chains reach into the parts of parts; there were {MOST_DEEP}; {text}"
 
@@ -314,7 +306,7 @@ def test_what_an_object_needs_is_there_when_it_is_made() -> None:
     found = [
         f"{module}:{number}"
         for module, path in _own()
-        for number, line in enumerate(_source(path).splitlines(), 1)
+        for number, line in enumerate(text_of(path).splitlines(), 1)
         if late.search(line)
     ]
     assert len(found) <= MOST_LATE, f"{len(found)} fields begin as None, against their type: {found}"

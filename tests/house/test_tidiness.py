@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.house.sources import text_of, tree_of
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("amqp_broker", "exchanges", "queues", "raft", "spark_connector", "storage")
 OTHERS = ("benchmarks", "examples", "interop_tests", "tests")
@@ -33,11 +35,6 @@ ALL = sources(PACKAGES + OTHERS)
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "Makefile", ROOT / "pyproject.toml"])
 
 
-@cache
-def text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
 class Facts(NamedTuple):
     """Of a file. lengths: lines of each function, by its name and line. sleeps: lines of calls that sleep."""
 
@@ -48,7 +45,7 @@ class Facts(NamedTuple):
 
 @cache
 def facts_of(path: Path) -> Facts:
-    tree = ast.parse(text_of(path))
+    tree = tree_of(path)
     facts = Facts(ast.get_docstring(tree) is not None, {}, [])
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
