@@ -204,7 +204,9 @@ class _Offsets(_Asked):
         """See _Asked."""
         start = self._start if self._group is None else None  # a group may be anywhere by now
         stream: Stream | None = yield from self._reads.ready(self._queue, self._source, start)
-        first, following, octets = (stream.first, stream.next, stream.log.octets) if stream is not None else (0, 0, 0)
+        first = following = octets = 0
+        if stream is not None:
+            first, following, octets = stream.first, stream.next, stream.log.unpacked_octets  # as cuts count them
         bounds: JsonObject = {
             "incarnation": incarnation_of(self._queue), "first": first, "next": following, "bytes": octets,
         }  # fmt: skip

@@ -180,5 +180,5 @@ class CursorQueue(QuorumQueue):
         found, stream = QuorumQueue.statistics(self), self.place.stream
         if stream is None or stream.next == stream.first:
             return found
-        octets = stream.log.octets * found.ready // (stream.next - stream.first)
+        octets = stream.log.unpacked_octets * found.ready // (stream.next - stream.first)
         return replace(found, ready_bytes=octets)

@@ -397,6 +397,7 @@ class StreamLog:
             page = part.page
             if part not in places:
                 self.octets += page.location.length
+                self.packed = min(self.packed, page.first)
             if not page.is_named:
                 page.is_named = True
                 self.named_bytes += page.location.length
@@ -404,7 +405,6 @@ class StreamLog:
         behind = left[-1].before + left[-1].taken if left else 0
         for part in reversed(stay):
             part.before = behind = behind - part.taken
-        self.packed = 0
         for part in left:
             if part not in kept:
                 self._release(part)

@@ -100,18 +100,19 @@ class CompactionRoom:
 class Nudge:
     """Has the group of a stream take a checkpoint, which lets go of old places, though nothing may happen in it."""
 
-    def __init__(self, queue: StreamQueue) -> None:
+    def __init__(self, queue: StreamQueue, clock: TurnClock) -> None:
         self._queue = queue
-        self._is_nudged = False
+        self._clock = clock
+        self._again_at = 0
 
     def takes(self) -> bool:
         """Whether one was taken now. If not, ask again soon."""
-        queue = self._queue
+        queue, now = self._queue, self._clock.now
         if queue.group.raft.take_checkpoint():
-            self._is_nudged = False
+            self._again_at = 0
             return True
-        if not self._is_nudged:
-            self._is_nudged = True  # nothing was applied since the last one: something is
+        if now >= self._again_at:
+            self._again_at = now + _AGAIN_MS  # nothing was applied since the last one: something is
             queue.group.submit(Trim(queue.queue_id, 0))
         return False
 
@@ -131,7 +132,7 @@ class Compactor:
         self._timer: Timer | None = None
         self._said = self._said_at = 0
         self._checkpointed = 0
-        self._nudge = Nudge(queue)
+        self._nudge = Nudge(queue, room.clock)
         self._is_full = False
         self._damaged: Stream | None = None
         self._asked_for = self._asked_until = self._not_before = 0

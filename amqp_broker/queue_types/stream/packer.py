@@ -37,7 +37,7 @@ class Packer:
         self._timer: Timer | None = None
         self._damaged: Stream | None = None
         self._is_full = False
-        self._nudge = Nudge(queue)
+        self._nudge = Nudge(queue, room.clock)
         self._holds_old_places = False
         self._wait(self._every_ms + queue.queue_id % self._every_ms)  # not all streams at the same time
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import errno
 import logging
+from random import Random
 from typing import Any
 
 import pytest
 
 from queues.stream.commands import Compact
 from queues.stream.packing import Packed
+from tests.leases.service_on_node import ServiceOnNode
 from tests.node.node_driver import Client, NodeDriver, small_config
 from tests.queue_types.stream.test_streams_of_a_node import a_stream, fill
 
@@ -122,3 +124,38 @@ def test_who_waits_in_line_is_before_the_next_pass_of_the_same_stream() -> None:
     assert not room.enter(Waiting())
     packer._ended(queue_of(driver).stream(), None, Packed(64, 100, 10, True))
     assert looked == ["another one", "this one"]
+
+
+def test_after_a_compaction_only_what_it_has_written_is_looked_at_again() -> None:
+    driver, client = a_node()
+    chance = Random(7)
+    bodies = [chance.randbytes(1000) for _ in BODIES]  # it does not pay to compress them
+    put(driver, client, bodies)
+    cool(driver)
+    wait(driver, 10)
+    queue = queue_of(driver)
+    log = queue.stream().log
+    before = {part.page.first for part in log.parts()}
+    assert log.packed > 40
+    queue._packer.end()
+    for number in range(50, 60):
+        fill(driver, client, bodies[number], message_id=str(number))
+    cool(driver)
+    queue.group.submit(Compact(queue.queue_id))
+    driver.settle()
+    wait(driver, 5)
+    assert log.compacted.below > 60
+    assert log.unpacked_octets < 70_000
+    assert 40 < log.packed < 60
+    assert {part.page.first for part in log.parts() if part.page.first < log.packed} <= before
+
+
+def test_a_stream_says_as_many_octets_as_its_cuts_have_though_it_is_packed() -> None:
+    driver, client = a_node()
+    put(driver, client)
+    service = ServiceOnNode(driver)
+    cool(driver)
+    said = service.ask("stream.offsets", stream="s").fields["bytes"]
+    wait(driver, 10)
+    assert queue_of(driver).stream().log.octets < said / 2
+    assert service.ask("stream.offsets", stream="s").fields["bytes"] == said > sum(map(len, BODIES))
