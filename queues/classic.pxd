@@ -69,7 +69,6 @@ cdef class ClassicQueue(QueueRules):
     cpdef int forget(self, Entry entry) except -1
     cdef void _leave_page(self, Entry entry) except *
     cdef int _mark_settled(self, unsigned long long sequence) except -1
-    @cython.locals(letters=Letters)
     cpdef int drop(self, Entry entry, object reason) except -1
     cpdef int bury(self, Entry entry, object reason) except -1
     cpdef int bury_refused(self, Message message) except -1

@@ -29,7 +29,7 @@ cdef class LeaseGroup(MessageLog):
     @cython.locals(copy=Page)
     cdef Page _copy(self, Page page)
     @cython.locals(entry=Entry, message=Message, move=Move, segment="unsigned int", touched="unsigned int",
-                   store=MessageStore, pager=Pager, sequence="unsigned long long", has_octets=bint, is_durable=bint)
+                   store=MessageStore, pager=Pager, has_octets=bint, is_durable=bint)
     cdef int _take_in(self, list entries) except -1
     @cython.locals(entries=list, entry=Entry, move=Move, offset="unsigned long long", touched="unsigned int",
                    segment="unsigned int", store=MessageStore, pager=Pager, has_octets=bint, octets=Py_ssize_t)

@@ -36,7 +36,7 @@ cdef class Pager:
     cpdef int settle(self, unsigned long long queue_id, Page page, Py_ssize_t count=*) except -1
     cpdef int release(self, unsigned long long queue_id, Page page) except -1
 
-@cython.locals(pager=Pager, held="long long", much="long long", others_bytes="long long")
+@cython.locals(pager=Pager, held="long long", much="long long", elsewhere="long long")
 cpdef int share_budget(list pagers) except -1
 @cython.locals(pager=Pager, wants=bint)
 cpdef bint take_named(list pagers) except -1

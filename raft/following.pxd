@@ -11,8 +11,7 @@ cdef class Following:
     cdef object _install
 
     cpdef int commit(self, long long commit_index) except -1
-    @cython.locals(member=MemberState, log=EntryLog, prev_index="long long", group="long long", term="long long",
-                   prev_term="long long", commit_index="long long", entries=list, verified="long long")
+    @cython.locals(member=MemberState, log=EntryLog, prev_index="long long", prev_term="long long", commit_index="long long", entries=list, verified="long long")
     cpdef void on_append(self, object append) except *
     @cython.locals(log=EntryLog, fresh=list, has_configuration=bint, entry=tuple, first="long long", index="long long",
                    term="long long", kind=int)

@@ -39,7 +39,7 @@ cdef class RaftHost:
     cdef int _dispatch(self, str node_id, object message) except -1
     @cython.locals(group=Group)
     cdef int _receive(self, str node_id, object message) except -1
-    @cython.locals(group=Group, member=MemberState)
+    @cython.locals(group=Group)
     cpdef int synced(self, long long position, long long now) except -1
     @cython.locals(group=Group)
     cpdef int end_turn(self, long long now) except -1

@@ -36,7 +36,7 @@ cdef class EntryLog:
     cpdef list entries_from(self, long long first, long long max_bytes)
     @cython.locals(base="long long")
     cpdef list entries_between(self, long long first, long long last)
-    @cython.locals(entry=tuple, size="long long", segment="long long")
+    @cython.locals(entry=tuple, size="long long")
     cpdef int add(self, bytes command, long long idx, long long term, int kind=*) except -1
     @cython.locals(before="long long")
     cpdef bint synced(self, long long position) except -1

@@ -454,17 +454,22 @@ class FileDisk:
 
 def _write_all(descriptor: int, offset: int, buffers: Sequence[Octets]) -> None:
     """Write every buffer, in order, however short the single writes are."""
+    written = os.pwritev(descriptor, buffers, offset) if len(buffers) <= MAX_VECTORS else 0
+    if written == sum(map(len, buffers)):
+        return  # as nearly always
     waiting = [memoryview(buffer).cast("B") for buffer in buffers]
     try:
         index = 0
-        while index < len(waiting):
-            written = os.pwritev(descriptor, waiting[index : index + MAX_VECTORS], offset)
+        while True:
             offset += written
             while index < len(waiting) and written >= len(waiting[index]):
                 written -= len(waiting[index])
                 index += 1
+            if index == len(waiting):
+                break
             if written:
                 waiting[index] = waiting[index][written:]
+            written = os.pwritev(descriptor, waiting[index : index + MAX_VECTORS], offset)
     finally:
         for view in waiting:
             view.release()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from storage.disk import Disk
 
 _SUFFIX = ".log"
 
 
+@lru_cache(maxsize=8)
 def segment_path(folder: str, number: int) -> str:
     """The path of a segment file."""
     return f"{folder}/{number:08d}{_SUFFIX}"

@@ -26,7 +26,7 @@ cdef class ChannelConsumer(Consumer):
     cdef void _set_prefix(self, bytes octets)
     @cython.locals(channel=Channel, pager=Pager, connection=Client, output=Output)
     cpdef bint has_credit(self) except -1
-    @cython.locals(channel=Channel, connection=Client)
+    @cython.locals(channel=Channel)
     cpdef bint deliver_record(self, Delivery entry, bytes octets, Py_ssize_t place,
                               unsigned long long offset, bytes more) except -1
     cpdef Message redelivered(self, Delivery entry)

@@ -482,9 +482,10 @@ class Replication:
         self.is_busy = False
         self._groups.record_change()
         self.host.end_turn(now)
-        stream_waits = not self.is_alone and self.stream.waits_for_disk(self.synced_position)
-        self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync or stream_waits
-        self._groups.end_turn(self.port.position)
+        self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync
+        if not self.wants_sync and self.stream.unapplied and not self.is_alone:
+            self.wants_sync = self.stream.waits_for_disk(self.synced_position)
+        self._groups.end_turn(self._store.journal.position)
         self.deadline = self._next_deadline()
 
     def take_peers(self) -> list[tuple[str, list[bytes]]]:

@@ -18,7 +18,7 @@ cdef class Output:
     @cython.locals(buffer=Buffer, start=Py_ssize_t, content=bytes, is_whole=bint)
     cpdef int put_deliver(self, const unsigned char* prefix, Py_ssize_t prefix_size, unsigned long long delivery_tag, bint is_redelivered, Message message,
                            unsigned int channel_id, Py_ssize_t frame_max) except -1
-    @cython.locals(buffer=Buffer, start=Py_ssize_t, chunk=bytes)
+    @cython.locals(buffer=Buffer, start=Py_ssize_t)
     cpdef void put_content(self, Message message, unsigned int channel_id, Py_ssize_t frame_max) except *
     @cython.locals(buffer=Buffer, chunks=list, chunk=bytes, length=Py_ssize_t, position=Py_ssize_t, size=Py_ssize_t,
                    room="unsigned long long", remaining="unsigned long long")

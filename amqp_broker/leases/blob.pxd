@@ -22,8 +22,8 @@ cdef class BlobWriter:
     @cython.locals(buffer=Buffer)
     cdef int _put_head(self, unsigned long long offset, unsigned long long enqueued_at, bint is_redelivered,
                        unsigned int delivery_count) except -1
-    @cython.locals(columns=int, content=bytes, source="const unsigned char*", header_end=Py_ssize_t, raw=bytes,
-                   properties_bytes=Py_ssize_t, body_bytes=Py_ssize_t, buffer=Buffer, chunk=bytes)
+    @cython.locals(columns=int, content=bytes, header_end=Py_ssize_t, raw=bytes, properties_bytes=Py_ssize_t,
+                   body_bytes=Py_ssize_t, buffer=Buffer, chunk=bytes)
     cpdef bint add(self, unsigned long long offset, bint is_redelivered, unsigned int delivery_count,
                    Message message) except -1
     @cython.locals(octets="const unsigned char*", columns=int, body_size="unsigned long long", header_end=Py_ssize_t,

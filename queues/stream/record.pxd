@@ -24,7 +24,7 @@ cpdef bint is_framed(const unsigned char* octets, Py_ssize_t at, unsigned long l
 cpdef unsigned long long body_size_of(const unsigned char* octets, Py_ssize_t at) noexcept
 @cython.locals(size=Py_ssize_t, flags=int, place=Py_ssize_t, address=Py_ssize_t, start=Py_ssize_t,
                content_at=Py_ssize_t, end=Py_ssize_t, frame=Py_ssize_t, body_size="unsigned long long", header=bytes,
-               raw=bytes, body=list, content=bytes, data="const unsigned char*")
+               raw=bytes, body=list, content=bytes)
 cpdef Message get_record(bytes octets, Py_ssize_t at, unsigned long long offset, long long timestamp,
                          AddressBook addresses)
 cdef bytes _with_offset(bytes octets, Py_ssize_t start, Py_ssize_t end, Py_ssize_t place, bint has_table,

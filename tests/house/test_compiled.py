@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -86,6 +87,45 @@ def test_nothing_is_out_of_reach_where_it_is_compiled(path: Path) -> None:
         if isinstance(each.body[-1], ast.Return | ast.Raise) and not each.orelse
     ]
     assert not out_of_reach
+
+
+#: `@cython.locals(...)`, the decorators and lines between, and the function or method that it is for.
+TYPED_LOCALS = re.compile(
+    r"^([ ]*)@cython\.locals\(((?:[^()]|\([^()]*\))*)\)\n(?:[ ]*@.*\n)*[ ]*(?:cpdef|cdef|def)\b[^(\n]*?(\w+)\(",
+    re.MULTILINE,
+)
+CLASS = re.compile(r"^cdef class (\w+)", re.MULTILINE)
+
+
+def names_set_in(function: ast.FunctionDef) -> set[str]:
+    """Its parameters and the names that it sets."""
+    stores = (node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    return {node.id for node in stores} | {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+
+
+def functions_of(path: Path) -> dict[tuple[str, str], ast.FunctionDef]:
+    """By the class that they are in ("" for none) and name."""
+    found = {}
+    for node in tree_of(path).body:
+        for each in node.body if isinstance(node, ast.ClassDef) else [node]:
+            if isinstance(each, ast.FunctionDef):
+                found[node.name if isinstance(node, ast.ClassDef) else "", each.name] = each
+    return found
+
+
+@pytest.mark.parametrize("path", HOT, ids=module_of)
+def test_what_is_typed_is_there(path: Path) -> None:
+    """A type for a variable that has another name by now is passed over in silence, and the variable is an object."""
+    text = path.read_text()
+    functions = functions_of(path.with_suffix(".py"))
+    strangers = []
+    assert len(TYPED_LOCALS.findall(text)) == text.count("@cython.locals("), "one is not understood"
+    for found in TYPED_LOCALS.finditer(text):
+        classes = [each[1] for each in CLASS.finditer(text, 0, found.start())]
+        function = functions[classes[-1] if found[1] else "", found[3]]
+        typed = {each.partition("=")[0].strip() for each in found[2].split(",") if "=" in each}
+        strangers += [f"{found[3]}: {name}" for name in sorted(typed - names_set_in(function))]
+    assert not strangers
 
 
 @pytest.mark.parametrize("path", HOT, ids=module_of)

@@ -251,7 +251,8 @@ class QuorumGroups:
         for group_id, due in self._deadlines.items():
             if due <= now:
                 self.touch(group_id)
-                self.all[group_id].absorb(now)
+                group = self.all[group_id]
+                group.absorb(now)
 
     def compare(self, now: int) -> None:
         """The node's queues are those of the metadata from now on: groups compare them with their logs."""
@@ -308,7 +309,8 @@ class QuorumGroups:
     def record_change(self) -> None:
         """Raft ends its turn after this, and does not know any more then in which groups something has happened."""
         self.is_busy = bool(self._touched)
-        self._served.update(dict.fromkeys(self._changed))
+        for group_id in self._changed:
+            self._served[group_id] = None
 
     def end_turn(self, position: int) -> None:
         """Everything of this turn is in the journal, which ends there."""
