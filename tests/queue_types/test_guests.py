@@ -8,8 +8,11 @@ import pytest
 
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
+from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.protocol.properties import encode_properties
+from amqp_broker.queue_types.quorum.guest_frames import GOES_ON, Effects, decode_answer
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import consume, declare
+from tests.node.node_driver import consume, declare, frame_octets
 from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
 
 GROUP = 1
@@ -201,3 +204,44 @@ def test_a_member_that_left_keeps_its_term_and_does_not_vote(cluster: NodeCluste
     cluster.run(3000)
     assert group(cluster.nodes[leaving]).raft.term == raft.term
     assert not raft.is_leader
+
+
+def publish_large(client: Any, size: int) -> None:
+    octets = encode_method_frame(1, methods.BasicPublish(0, "", "q", False, False))
+    octets += frame_octets(2, 1, b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + encode_properties({}))
+    for start in range(0, size, 4000):
+        octets += frame_octets(3, 1, b"x" * min(4000, size - start))
+    client.send_octets(octets)
+
+
+def test_what_is_refused_is_not_confirmed_where_only_a_part_of_its_entry_came(cluster: NodeCluster) -> None:
+    guest = guest_of(cluster)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, declare("full", x_queue_type="quorum", x_max_length=1, x_overflow="reject-publish"))
+    answer(cluster, client, CONFIRM)
+    publish_large(client, 300_000)
+    publish(client, b"first", key="full")
+    cluster.run(200)
+    assert confirmed(client) == 2
+    leader = cluster.leader(GROUP)
+    feeds = group(cluster.nodes[leader]).feeds
+    send, heard = feeds._send, []
+
+    def only_the_first(name: str, octets: bytes) -> bool:
+        frame = decode_answer(octets)
+        if isinstance(frame, Effects):
+            heard.append(frame)
+        return len(heard) > 1 or bool(send(name, octets))
+
+    feeds._send = only_the_first
+    publish(client, b"second", key="full")
+    client.send(1, methods.BasicGet(0, "q", True))
+    cluster.run(50)
+    assert [frame.at == GOES_ON for frame in heard] == [True, False]
+    feeds._send = send
+    cluster.cut(guest, leader)
+    cluster.run(20)
+    cluster.heal()
+    cluster.run(1000)
+    found = sorted(event.method.name for event in client.take())
+    assert found == ["basic.get-ok", "basic.nack"]

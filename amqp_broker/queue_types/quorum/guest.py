@@ -11,6 +11,7 @@ Invariants:
 1. Effects are taken in the order of the log, each once, whichever member says them.
 2. `index` is of an entry, or above it, up to which effects were heard: whoever goes on has applied that.
 3. Numbers of feeds are drawn, and do not depend on a clock.
+4. Nothing counts as heard of frames whose entry goes on in one that has not come.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.quorum.guest_frames import (
+    GOES_ON,
     Answer,
     Close,
     Closed,
@@ -34,7 +36,7 @@ from amqp_broker.queue_types.quorum.guest_frames import (
     Taken,
     encode_request,
 )
-from amqp_broker.queue_types.remote.effects_codec import Blocked, QueueCounted, decode_from_home
+from amqp_broker.queue_types.remote.effects_codec import Blocked, HomeEffect, QueueCounted, decode_from_home
 from queues.page import AddressBook
 from queues.quorum.effects import (
     AttachRefused,
@@ -94,6 +96,7 @@ class Guest:
         self._turn = 0
         self._taken = 0
         self._told = 0
+        self._parts: list[HomeEffect] = []  # of an entry that goes on in the next frame
         self._addresses = AddressBook()
         self._counting: dict[int, tuple[int, TakeFigures]] = {}
 
@@ -128,6 +131,7 @@ class Guest:
         self._asked = hint if hint and group.is_linked(hint) else members[self._turn % len(members)]
         self._number = self._draw()
         self._taken = self._told = 0
+        self._parts = []
         self._forget_gone()
         self._send(self._asked, encode_request(Open(group.group_id, self._number, self.index, self.heard())))
 
@@ -137,6 +141,7 @@ class Guest:
     def _look_again(self) -> None:
         self.leader = None
         self._number = 0
+        self._parts = []
         self._next_at = 0
         self._group.touch()
 
@@ -185,10 +190,16 @@ class Guest:
                 self._group.touch()
 
     def _take(self, frame: Effects, now: int) -> None:
-        said = decode_from_home(frame.octets, self._addresses)
-        self.index = max(self.index, frame.at)
+        self._parts += decode_from_home(frame.octets, self._addresses).effects
         self._taken += len(frame.octets)
-        for effect in said.effects:
+        if self._taken - self._told >= _TELL_BYTES:  # of parts, too: the rest may wait for that
+            self._told = self._taken
+            self._send(self.leader or "", encode_request(Taken(self._group_id, self._number, self._taken)))
+        if frame.at == GOES_ON:
+            return
+        said, self._parts = self._parts, []
+        self.index = max(self.index, frame.at)
+        for effect in said:
             if type(effect) is Delivered:
                 self._consumers[effect.consumer] = effect.delivery_id + 1
             elif isinstance(effect, Confirmed):
@@ -199,10 +210,7 @@ class Guest:
                 self._next_notice += 1
             elif isinstance(effect, GetAnswered | CommandCounted | AttachRefused | SettleMissed):
                 self._next_notice += 1
-        if self._taken - self._told >= _TELL_BYTES:
-            self._told = self._taken
-            self._send(self.leader or "", encode_request(Taken(self._group_id, self._number, self._taken)))
-        effects: list[Effect] = [each for each in said.effects if not isinstance(each, QueueCounted | Blocked)]
+        effects: list[Effect] = [each for each in said if not isinstance(each, QueueCounted | Blocked)]
         self._group.absorb_effects(effects, now)
 
     # -- figures -------------------------------------------------------------------------------------------------------
