@@ -10,7 +10,9 @@ from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
+from amqp_broker.queue_types.quorum.guest_counts import COUNT_MS
 from amqp_broker.queue_types.quorum.guest_frames import GOES_ON, Effects, decode_answer
+from queues.background import SLICE
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import consume, declare, frame_octets
 from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
@@ -245,3 +247,75 @@ def test_what_is_refused_is_not_confirmed_where_only_a_part_of_its_entry_came(cl
     cluster.run(1000)
     found = sorted(event.method.name for event in client.take())
     assert found == ["basic.get-ok", "basic.nack"]
+
+
+def delete(**conditions: bool) -> methods.Method:
+    return methods.QueueDelete(0, "q", conditions.get("if_unused", False), conditions.get("if_empty", False), False)
+
+
+def closed(client: Any) -> str:
+    """Why the client's channel was closed."""
+    (close,) = [event.method for event in client.take() if event.method.name == "channel.close"]
+    return f"{close.reply_code} {close.reply_text}"
+
+
+@pytest.mark.parametrize(("condition", "why"), [("if_empty", "not empty"), ("if_unused", "in use")])
+def test_a_guest_without_a_leader_asks_the_next_one_before_it_deletes(
+    cluster: NodeCluster, condition: str, why: str
+) -> None:
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    busy = cluster.nodes[leader].client(1)
+    if condition == "if_empty":
+        publish(busy, b"one")
+        cluster.run(100)
+    else:
+        answer(cluster, busy, consume("q"))
+    cluster.cut(guest, leader)
+    client = cluster.nodes[guest].client(1)
+    client.send(1, delete(**{condition: True}))
+    cluster.run(300)
+    assert not client.take()
+    cluster.heal()
+    cluster.run(500)
+    assert closed(client) == f"406 PRECONDITION_FAILED - queue 'q' in vhost '/' {why}"
+
+
+def test_a_guest_to_which_nobody_says_what_a_queue_holds_does_not_delete_it(cluster: NodeCluster) -> None:
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    publish(cluster.nodes[leader].client(1), b"one")
+    cluster.run(100)
+    cluster.cut(guest, leader)
+    client = cluster.nodes[guest].client(1)
+    client.send(1, delete(if_empty=True))
+    cluster.run(1500)
+    told = closed(client)
+    assert told.startswith("406 PRECONDITION_FAILED - what queue 'q' in vhost '/' holds and who consumes from it is")
+    assert all(name in told for name in listed(cluster))
+    cluster.heal()
+    cluster.run(500)
+    client.send(1, methods.ChannelCloseOk())
+    client.send(1, methods.ChannelOpen())
+    cluster.run(20)
+    client.take()
+    client.send(1, delete(if_empty=True))
+    cluster.run(300)
+    assert closed(client) == "406 PRECONDITION_FAILED - queue 'q' in vhost '/' not empty"
+
+
+def test_questions_of_a_guest_that_nobody_answers_are_given_up_in_slices(cluster: NodeCluster) -> None:
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    driver = cluster.nodes[guest]
+    cluster.cut(guest, leader)
+    cluster.run(20)
+    counts = group(driver).guest.counts
+    answers: list[Any] = []
+    asked_at = cluster.now
+    for _ in range(2 * SLICE + 1):
+        counts.count(1, answers.append, True, asked_at)
+    assert counts.next_deadline() == asked_at + COUNT_MS
+    counts.work(asked_at + COUNT_MS)
+    job = driver.node.background.jobs[-1]
+    for done in (SLICE, 2 * SLICE, 2 * SLICE + 1):
+        assert job(asked_at + COUNT_MS) == (done <= 2 * SLICE)
+        assert answers == [None] * done
+    driver.node.background.remove(job)

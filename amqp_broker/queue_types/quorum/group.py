@@ -450,8 +450,8 @@ class QueueGroup(CommandSink):
     def _become_member(self, guest: Guest, now: int) -> None:
         """This node votes, and has applied all of which it has heard as a guest."""
         log.info("queue group %d: this node is a member now", self.group_id)
-        guest.close()
         self.guest = None
+        guest.close()
         self.machine.resume(guest.heard())
         self.stream.resend()
         self.absorb(now)

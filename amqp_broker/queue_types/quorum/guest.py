@@ -17,15 +17,14 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from amqp_broker.queue_types.quorum.guest_counts import GuestCounts
 from amqp_broker.queue_types.quorum.guest_frames import (
     GOES_ON,
     Answer,
     Close,
     Closed,
-    Count,
     Counted,
     Effects,
     Find,
@@ -55,7 +54,6 @@ from queues.quorum.feed import Heard
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
     from amqp_broker.queue_types.quorum.group import QueueGroup
-    from queues.quorum.queue import QueueStatistics
 
 log = logging.getLogger("amqp_broker.cluster")
 
@@ -63,20 +61,16 @@ log = logging.getLogger("amqp_broker.cluster")
 ASK_MS = 200
 #: So often a node that is a member, and is to be none, asks whether it is one still, milliseconds.
 FIND_MS = 500
-#: A queue's figures that have not come by then do not come: the last ones are shown, milliseconds.
-COUNT_MS = 1000
 #: The leader hears how much was taken when it is so much more, octets.
 _TELL_BYTES = 1024 * 1024
 #: Consumers that are gone are forgotten when there are so many more than those that are there.
 _MOST_GONE = 4096
 
-#: Called with a queue's figures; None: they are not known now.
-TakeFigures = Callable[["QueueStatistics | None"], None]
-
 
 class Guest:
     """Of one group. send: a request to another node. leader: the member that this node is attached to, None while it
-    looks for one. index: see invariant 2. newest_session: of this node, as the log knows it."""
+    looks for one. index: see invariant 2. newest_session: of this node, as the log knows it. counts: asks for the
+    figures of queues."""
 
     def __init__(self, group: QueueGroup, send: Send, heard: Heard, index: int) -> None:
         self._group = group
@@ -98,7 +92,7 @@ class Guest:
         self._told = 0
         self._parts: list[HomeEffect] = []  # of an entry that goes on in the next frame
         self._addresses = AddressBook()
-        self._counting: dict[int, tuple[int, TakeFigures]] = {}
+        self.counts = GuestCounts(group, send)
 
     def heard(self) -> Heard:
         """What was heard of this node's session."""
@@ -114,7 +108,7 @@ class Guest:
 
     def work(self, now: int) -> None:
         """At the end of a turn: somebody is asked, if nobody was in time."""
-        self._end_counting(now)
+        self.counts.work(now)
         if self.leader is not None and not self._group.is_linked(self.leader):
             self._look_again()
         if self.leader is None and not now < self._next_at <= now + ASK_MS:
@@ -140,6 +134,7 @@ class Guest:
 
     def _look_again(self) -> None:
         self.leader = None
+        self.counts.detached()
         self._number = 0
         self._parts = []
         self._next_at = 0
@@ -159,18 +154,14 @@ class Guest:
         """This node is a member from now on."""
         if self.leader is not None:
             self._send(self.leader, encode_request(Close(self._group_id, self._number)))
-        counting, self._counting = self._counting, {}
-        for _, then in counting.values():
-            then(None)
+        self.counts.close()
 
     # -- what members say ----------------------------------------------------------------------------------------------
 
     def receive(self, name: str, frame: Answer, now: int) -> None:
         """Raises Malformed."""
         if isinstance(frame, Counted):
-            found = self._counting.pop(frame.number, None)
-            if found is not None:
-                found[1](frame.figures)
+            self.counts.receive(frame)
         elif frame.number != self._number or not self._number:
             return
         elif isinstance(frame, Effects):
@@ -179,6 +170,7 @@ class Guest:
         elif isinstance(frame, Opened):
             self.leader = name
             self.newest_session = frame.newest_session
+            self.counts.attached(name)
             self._group.attached(now)
         elif isinstance(frame, Closed):
             self._hint = frame.leader
@@ -213,27 +205,9 @@ class Guest:
         effects: list[Effect] = [each for each in said if not isinstance(each, QueueCounted | Blocked)]
         self._group.absorb_effects(effects, now)
 
-    # -- figures -------------------------------------------------------------------------------------------------------
-
-    def count(self, queue_id: int, then: TakeFigures, now: int) -> None:
-        """Ask for a queue's figures. `then` is called in any case, at once if there is nobody to ask."""
-        number = self._draw()
-        request = encode_request(Count(self._group_id, number, queue_id))
-        if self.leader is None or not self._send(self.leader, request):
-            then(None)
-            return
-        self._counting[number] = (now + COUNT_MS, then)
-        self._group.touch()
-
-    def _end_counting(self, now: int) -> None:
-        for number, (until, then) in list(self._counting.items()):
-            if not until - COUNT_MS <= now < until:
-                del self._counting[number]
-                then(None)
-
     def next_deadline(self, now: int) -> int:
         """When `work` has something to do; 0 for never."""
-        due = min((until for until, _ in self._counting.values()), default=0)
+        due = self.counts.next_deadline()
         if self.leader is None:
             again = self._next_at or now
             due = min(due, again) if due else again

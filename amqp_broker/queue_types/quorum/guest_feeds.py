@@ -50,6 +50,7 @@ from queues.quorum.effects import (
 from queues.quorum.effects import (
     Counted as CommandCounted,
 )
+from queues.quorum.queue import QueueStatistics
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
@@ -95,12 +96,17 @@ class GuestFeeds:
             if serving is not None and serving.number == frame.number:
                 self.drop(name)
         elif isinstance(frame, Count):
-            figures = group.machine.statistics(frame.queue_id) if group.leads_and_knows else None
-            self._say(name, Counted(group.group_id, frame.number, figures))
+            self._say(name, Counted(group.group_id, frame.number, self._figures(frame.queue_id)))
         elif isinstance(frame, Open):
             self._open(name, frame)
         else:
             self._say(name, self._found(name, frame.number))
+
+    def _figures(self, queue_id: int) -> QueueStatistics | None:
+        """Of a queue, which may not be in the log yet; None: this member does not know."""
+        if not self._group.leads_and_knows:
+            return None
+        return self._machine.statistics(queue_id) or QueueStatistics(0, 0, 0, 0, 0)
 
     def _say(self, name: str, answer: Answer) -> bool:
         return self._send(name, encode_answer(answer))
