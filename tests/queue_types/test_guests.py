@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -319,3 +320,55 @@ def test_questions_of_a_guest_that_nobody_answers_are_given_up_in_slices(cluster
         assert job(asked_at + COUNT_MS) == (done <= 2 * SLICE)
         assert answers == [None] * done
     driver.node.background.remove(job)
+
+
+OPENED = {
+    "quorum": ([declare("w", x_queue_type="quorum")], {"consumer_timeout": 7000}),
+    "stream": ([declare("w", x_queue_type="stream")], {"max_age": 7}),
+    "over a stream": (
+        [declare("s", x_queue_type="stream"), declare("w", x_queue_type="quorum", x_stream_source="s")],
+        {"consumer_timeout": 7000},
+    ),
+}
+
+
+@pytest.mark.parametrize("declared", OPENED)
+def test_what_a_guest_sets_back_that_knows_less_the_leader_sets_right(cluster: NodeCluster, declared: str) -> None:
+    """Also if it has lost the guest meanwhile."""
+    declares, other = OPENED[declared]
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    client = cluster.nodes[leader].client(1)
+    for each in declares:
+        answer(cluster, client, each)
+    cluster.run(200)
+    machine = group(cluster.nodes[leader]).machine
+    queue = cluster.nodes[guest].queue("w")
+    wanted = machine.settings_of(queue.queue_id)
+    assert wanted == queue.wanted
+    stale = queue.open_command()._replace(settings=replace(wanted, **other))
+    group(cluster.nodes[guest]).submit(stale)
+    seen = []
+    for _ in range(2):
+        cluster.step()
+        cluster.cut(guest, leader)
+        seen.append(machine.settings_of(queue.queue_id))
+    for _ in range(20):
+        cluster.step()
+        seen.append(machine.settings_of(queue.queue_id))
+    assert stale.settings in seen
+    cluster.run(100)
+    assert machine.settings_of(queue.queue_id) == wanted
+
+
+def test_a_stream_that_was_deleted_before_it_was_opened_goes_again(cluster: NodeCluster) -> None:
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, declare("s", x_queue_type="stream"))
+    queue = cluster.nodes[guest].queue("s")
+    command, machine = queue.open_command(), group(cluster.nodes[leader]).machine
+    answer(cluster, client, methods.QueueDelete(0, "s", False, False, False))
+    cluster.run(200)
+    assert machine.settings_of(queue.queue_id) is None
+    group(cluster.nodes[guest]).submit(command)
+    cluster.run(200)
+    assert machine.settings_of(queue.queue_id) is None
