@@ -372,3 +372,38 @@ def test_a_stream_that_was_deleted_before_it_was_opened_goes_again(cluster: Node
     group(cluster.nodes[guest]).submit(command)
     cluster.run(200)
     assert machine.settings_of(queue.queue_id) is None
+
+
+def test_who_is_taken_off_the_list_before_it_votes_forgets_its_copy(cluster: NodeCluster) -> None:
+    """And goes on as the guest that it has been all the time."""
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    before = listed(cluster)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, CONFIRM)
+    publish(client, b"one", b"two")
+    cluster.run(100)
+    assert confirmed(client) == 2
+    learner, leads = group(cluster.nodes[guest]), group(cluster.nodes[leader]).raft
+    replication = cluster.nodes[cluster.leader()].node.replication
+    replication.propose(commands.put_group_members(GROUP, [*before, guest], before))
+    for _ in range(100):
+        cluster.run(10)
+        if learner.raft.last_index:
+            break
+    cluster.stall(guest)  # nothing gets to its disk: it cannot catch up
+    cluster.run(1500)
+    assert leads.learners == (guest,)
+    assert learner.raft.last_index > 0
+    replication.propose(commands.put_group_members(GROUP, before, [*before, guest]))
+    cluster.run(1500)
+    assert leads.learners == ()
+    cluster.release(guest)
+    cluster.run(1500)
+    assert learner.raft.is_outside
+    assert learner.raft.last_index == 0
+    assert not learner.machine.queue_ids()
+    publish(client, b"three")
+    cluster.run(200)
+    assert confirmed(client) == 3
+    (got,) = answer(cluster, client, methods.BasicGet(0, "q", True))
+    assert got.message_count == 2
