@@ -355,6 +355,8 @@ class QueueGroup(CommandSink):
         self._gone.pop(name, None)
         if name == self.leader:
             self.stream.resend()
+        if self.guest is not None:
+            self.guest.peer_connected()
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to a node is gone."""

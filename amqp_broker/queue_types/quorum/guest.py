@@ -11,7 +11,8 @@ Invariants:
 1. Effects are taken in the order of the log, each once, whichever member says them.
 2. `index` is of an entry, or above it, up to which effects were heard: whoever goes on has applied that.
 3. Numbers of feeds are drawn, and do not depend on a clock.
-4. Nothing counts as heard of frames whose entry goes on in one that has not come.
+4. One member is asked at a time, and while it has time to answer at most one other, of which it has said that it leads.
+5. Nothing counts as heard of frames whose entry goes on in one that has not come.
 """
 
 from __future__ import annotations
@@ -57,8 +58,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.cluster")
 
-#: A member that has not answered is not waited for, and who is asked next is asked after this time, milliseconds.
+#: Who was asked has so long to answer before the next one is asked, twice as long each time, up to MOST_ASK_MS where
+#: nobody answers (the links are slow), and MOST_FOUND_MS where somebody does (nobody leads); milliseconds.
 ASK_MS = 200
+MOST_ASK_MS = 3200
+MOST_FOUND_MS = 800
 #: So often a node that is a member, and is to be none, asks whether it is one still, milliseconds.
 FIND_MS = 500
 #: The leader hears how much was taken when it is so much more, octets.
@@ -86,6 +90,9 @@ class Guest:
         self._number = 0
         self._asked = ""
         self._hint = ""
+        self._is_answered = False
+        self._may_follow = False  # a hint, before the next one is asked
+        self._wait = 0
         self._next_at = 0
         self._turn = 0
         self._taken = 0
@@ -102,6 +109,7 @@ class Guest:
         """The stream of commands goes on in a new one."""
         self._session, self._last_sequence, self._next_notice = session, 0, 1
         self._consumers = {}
+        self._hint = self.leader or ""
         self._look_again()
 
     # -- looking for who leads -----------------------------------------------------------------------------------------
@@ -111,23 +119,31 @@ class Guest:
         self.counts.work(now)
         if self.leader is not None and not self._group.is_linked(self.leader):
             self._look_again()
-        if self.leader is None and not now < self._next_at <= now + ASK_MS:
-            self._next_at = now + ASK_MS
-            self._ask()
+        if self.leader is None and not now < self._next_at <= now + self._wait:
+            most = MOST_FOUND_MS if self._is_answered else MOST_ASK_MS
+            self._wait = max(ASK_MS, min(2 * self._wait, most))
+            self._next_at = now + self._wait
+            self._may_follow = True
+            self._ask_next()
 
-    def _ask(self) -> None:
+    def _ask_next(self) -> None:
         group = self._group
+        hint, self._hint, self._asked = self._hint, "", ""
         members = [name for name in group.wanted_members() if group.is_linked(name)]
-        if not members:
-            return
-        self._turn += 1
-        hint, self._hint = self._hint, ""
-        self._asked = hint if hint and group.is_linked(hint) else members[self._turn % len(members)]
+        if hint and group.is_linked(hint):
+            self._ask(hint)
+        elif members:
+            self._turn += 1
+            self._ask(members[self._turn % len(members)])
+
+    def _ask(self, name: str) -> None:
+        self._asked = name
+        self._is_answered = False
         self._number = self._draw()
         self._taken = self._told = 0
         self._parts = []
         self._forget_gone()
-        self._send(self._asked, encode_request(Open(group.group_id, self._number, self.index, self.heard())))
+        self._send(name, encode_request(Open(self._group_id, self._number, self.index, self.heard())))
 
     def _draw(self) -> int:
         return self._group.draw_number()
@@ -137,7 +153,7 @@ class Guest:
         self.counts.detached()
         self._number = 0
         self._parts = []
-        self._next_at = 0
+        self._wait = self._next_at = 0
         self._group.touch()
 
     def _forget_gone(self) -> None:
@@ -145,9 +161,14 @@ class Guest:
         if len(self._consumers) > 2 * len(owners) + _MOST_GONE:
             self._consumers = {each: following for each, following in self._consumers.items() if each in owners}
 
+    def peer_connected(self) -> None:
+        """There is a link more: somebody to ask, maybe."""
+        if self.leader is None and not self._asked:
+            self._look_again()
+
     def peer_disconnected(self, name: str) -> None:
         """A link is gone."""
-        if name == self.leader:
+        if name == self.leader or (self.leader is None and name == self._asked):
             self._look_again()
 
     def close(self) -> None:
@@ -170,16 +191,20 @@ class Guest:
         elif isinstance(frame, Opened):
             self.leader = name
             self.newest_session = frame.newest_session
+            self._asked = ""
+            self._wait = 0
             self.counts.attached(name)
             self._group.attached(now)
         elif isinstance(frame, Closed):
             self._hint = frame.leader
             self._look_again()
         elif isinstance(frame, Found) and self.leader is None:
+            self._is_answered = True
             self._hint = frame.leader
-            if frame.standing is Standing.FOLLOWS and frame.leader and frame.leader != name:
-                self._next_at = 0
-                self._group.touch()
+            if self._may_follow and frame.leader not in ("", name) and self._group.is_linked(frame.leader):
+                self._may_follow = False
+                self._next_at = now + self._wait
+                self._ask_next()
 
     def _take(self, frame: Effects, now: int) -> None:
         self._parts += decode_from_home(frame.octets, self._addresses).effects
@@ -204,6 +229,7 @@ class Guest:
                 self._next_notice += 1
         effects: list[Effect] = [each for each in said if not isinstance(each, QueueCounted | Blocked)]
         self._group.absorb_effects(effects, now)
+        self._forget_gone()
 
     def next_deadline(self, now: int) -> int:
         """When `work` has something to do; 0 for never."""
