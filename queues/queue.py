@@ -105,6 +105,11 @@ class Queue:
         refusal is right. is_use: whether that is a use of the queue (x-expires)."""
         then(None)
 
+    def count_for_certain(self, then: Done) -> None:
+        """The same, and a use, for who does something that depends on it: a refusal, also where `count` would leave it
+        at what was counted last."""
+        self.count(True, then)
+
     def message_count(self) -> int:
         """How many messages are ready."""
         raise NotImplementedError

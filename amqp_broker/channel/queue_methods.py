@@ -105,10 +105,12 @@ def on_queue_delete(channel: Channel, method: methods.QueueDelete) -> None:
         _delete_queue(channel, method, name)
         return
     channel.services.declarations.check_delete(connection, name)
-    depends = method.if_unused or method.if_empty
 
     def question(then: Callable[[Exception | None], None]) -> None:
-        queue.count(True, lambda refusal: then(refusal if depends else None))
+        if method.if_unused or method.if_empty:
+            queue.count_for_certain(then)
+        else:
+            queue.count(True, lambda refusal: then(None))
 
     ask(channel, method.name, question, lambda: _delete_queue(channel, method, name))
 

@@ -48,13 +48,18 @@ class GroupVerbs:
         node, vhost, queue = self._asked(request)
         if not self._membership.is_linked(node):
             raise ValueError(f"node {node} is not linked, and could not catch up: ask again when it is there")
-        lists = {group_id: self._members(group_id) for group_id in self._asked_groups(vhost, queue)}
-        changed = {group_id: [*members, node] for group_id, members in lists.items() if node not in members}
+        changed = {}
+        for group_id in self._asked_groups(vhost, queue):
+            members = self._members(group_id)
+            if node not in members:
+                self._check_is_settled(group_id)
+                changed[group_id] = [*members, node]
         return self._propose("queues.grow", changed)
 
     def _shrink(self, request: Request) -> Answer:
         """`node` is to be a member of no group of queues; with `vhost` and `queue`, not of the one of that queue.
-        Refused where the others could not go on without it."""
+        Refused where it is the last one, or the others could not go on without it. One that does not vote yet may go
+        at any time."""
         node, vhost, queue = self._asked(request)
         changed = {}
         for group_id in self._asked_groups(vhost, queue):
@@ -62,15 +67,31 @@ class GroupVerbs:
             if node not in members:
                 continue
             rest = [name for name in members if name != node]
-            linked = [name for name in rest if self._membership.is_linked(name)]
-            if 2 * len(linked) <= len(rest):
-                gone = ", ".join(name for name in rest if name not in linked) or "nobody"
-                raise ValueError(
-                    f"without {node} group {group_id} would have no majority: {len(linked)} of its {len(rest)} other "
-                    f"members are linked (missing: {gone}); grow it by another node first, or bring these back"
-                )
+            voters = self._groups.all[group_id].raft.members
+            if not voters or node in voters:
+                self._check_is_settled(group_id)
+                self._check_majority(group_id, node, rest)
+            elif not rest:
+                self._refuse_last(group_id, node)
             changed[group_id] = rest
         return self._propose("queues.shrink", changed)
+
+    def _check_majority(self, group_id: int, node: str, rest: list[str]) -> None:
+        if not rest:
+            self._refuse_last(group_id, node)
+        linked = [name for name in rest if self._membership.is_linked(name)]
+        if 2 * len(linked) <= len(rest):
+            gone = ", ".join(name for name in rest if name not in linked)
+            raise ValueError(
+                f"without {node} group {group_id} would have no majority: {len(linked)} of its {len(rest)} other "
+                f"members are linked (missing: {gone}); grow it by another node first, or bring these back"
+            )
+
+    def _refuse_last(self, group_id: int, node: str) -> None:
+        raise ValueError(
+            f"{node} is the only member of group {group_id}, and has all that is in its queues: grow it by another "
+            f"node first"
+        )
 
     def _rebalance(self, request: Request) -> Answer:
         """Members are to be spread evenly over the linked nodes; groups on all nodes stay so, and each keeps its
@@ -116,8 +137,6 @@ class GroupVerbs:
             if not lives_in_groups(queue.type):
                 raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue: it is on one node only")
             groups = [self._groups.of(queue.queue_id).group_id]
-        for group_id in groups:
-            self._check_is_settled(group_id)
         return groups
 
     def _check_is_settled(self, group_id: int) -> None:
@@ -126,7 +145,7 @@ class GroupVerbs:
         if raft.learners or (raft.members and set(raft.members) != set(wanted)):
             raise ValueError(
                 f"group {group_id} is on its way to the members {', '.join(wanted)}: ask again when it has them "
-                f"(`amqp-broker cluster status`)"
+                f"(`amqp-broker cluster status`), or take one off that does not come (`amqp-broker queue shrink`)"
             )
 
     def _members(self, group_id: int) -> list[str]:
@@ -135,15 +154,14 @@ class GroupVerbs:
     def _propose(self, verb: str, changed: dict[int, list[str]] | dict[int, tuple[str, ...]]) -> Answer:
         rows = [{"group": group_id, "members": sorted(members)} for group_id, members in changed.items()]
         fields: JsonObject = {"groups": rows}
+
+        def look(is_changed: object) -> None:
+            if not is_changed:
+                fields.update(ok=False, error=f"{verb}: somebody else has changed the members; ask again")
+
         last: Proposal | None = None
         for group_id, members in changed.items():
             expected: Collection[str] = self._metadata.group_members(group_id)
             last = self._replication.propose(commands.put_group_members(group_id, members, expected))
-        if last is not None:
-
-            def look(is_changed: object) -> None:
-                if not is_changed:
-                    fields.update(ok=False, error=f"{verb}: somebody else has changed the members; ask again")
-
             last.when_done(look)
         return fields, last

@@ -183,7 +183,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "member.add": {"node": _TEXT, "address": _TEXT, "identity": _TEXT},
     "member.remove": {"node": _TEXT, "expected": _TEXTS, "queues": _QUEUES},
     "level.raise": {"level": _ID},
-    "group.members": {"group": _ID, "nodes": _TEXTS, "expected": _TEXTS},
+    "group.members": {"group": _ID, "nodes": _TEXTS, "expected": _TEXTS, "size": _ID},
 }
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
 
@@ -193,6 +193,7 @@ DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
     "queue.delete": {"partition_ids": []},
     "member.put": {"identity": ""},
     "member.remove": {"expected": [], "queues": KEEP},
+    "group.members": {"size": 0},
 }
 """What an optional field means where it is left out."""
 
@@ -477,10 +478,13 @@ def remove_member(node: str, *, expected: Sequence[str] = (), queues: str = DROP
     return _with_options({"expected": list(expected), "queues": queues}, {"op": "member.remove", "node": node})
 
 
-def put_group_members(group_id: int, nodes: Iterable[str], expected: Iterable[str] = ()) -> Command:
-    """A group of queues is on these nodes, if it was to be on `expected` until then; no names: on all. Of level
-    `SOME_MEMBERS`."""
-    return {"op": "group.members", "group": group_id, "nodes": sorted(nodes), "expected": sorted(expected)}
+def put_group_members(group_id: int, nodes: Iterable[str], expected: Iterable[str] = (), size: int = 0) -> Command:
+    """A group of queues is on these nodes, if it was to be on `expected` until then; no names: on all. size: it is to
+    be on so many once there are more nodes. Of level `SOME_MEMBERS`."""
+    command: Command = {
+        "op": "group.members", "group": group_id, "nodes": sorted(nodes), "expected": sorted(expected)
+    }  # fmt: skip
+    return {**command, "size": size} if size else command
 
 
 def raise_level(level: int) -> Command:

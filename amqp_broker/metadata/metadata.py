@@ -449,9 +449,12 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         identity = command.get("identity") or known
         if self._members.get(node) == address and identity == known:
             return False
+        is_new = node not in self._members
         self._members[node] = address
         if identity:
             self._identities[node] = identity
+        if is_new:
+            self.fill_groups()
         return True
 
     def _add_member(self, command: Command) -> bool:

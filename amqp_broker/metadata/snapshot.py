@@ -77,7 +77,10 @@ def _describe_behind_queues(metadata: Metadata) -> list[Command]:
     )
     if metadata.level > 1:  # versions that know no levels read this too
         taken.append(commands.raise_level(metadata.level))
-    taken.extend(commands.put_group_members(group_id, nodes) for group_id, nodes in metadata.group_lists().items())
+    taken.extend(
+        commands.put_group_members(group_id, nodes, size=metadata.wanted_size(group_id))
+        for group_id, nodes in metadata.group_lists().items()
+    )
     return taken
 
 

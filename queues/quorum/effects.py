@@ -163,7 +163,8 @@ class Discarded(NamedTuple):
 
 
 class QueueOpened(NamedTuple):
-    """On the leader only: a queue is new. Whoever wanted it may have wanted it before it was deleted."""
+    """On the leader only: a queue is new, or where there are guests has other settings. Whoever wanted it may have
+    wanted it before it was deleted, or before others were wanted."""
 
     queue_id: int
 

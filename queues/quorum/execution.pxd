@@ -12,6 +12,7 @@ cdef class Execution(Sink):
     cdef public str own_node
     cdef public unsigned long long own_session
     cdef public bint is_leader
+    cdef public bint has_guests
     cdef public GroupState state
     cdef public list effects
     cdef public list dropped

@@ -69,13 +69,14 @@ _ENDED = object()
 class Execution(Sink):
     """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
     again after a restart: nobody is there any more to whom that could be told). feeds: of nodes that are no members, by
-    their names, on the member that leads. dropped: ids of what is gone, whose
-    files go as a whole; dropped_bytes: octets of streams among it."""
+    their names, on the member that leads. has_guests: there may be such. dropped: ids of what
+    is gone, whose files go as a whole; dropped_bytes: octets of streams among it."""
 
     def __init__(self, own_node: str, pager: Pager) -> None:
         self.own_node = own_node
         self.own_session = 0
         self.is_leader = False
+        self.has_guests = False
         self.state = GroupState()
         self.effects: list[Effect] = []
         self.dropped: list[int] = []
@@ -232,11 +233,15 @@ class Execution(Sink):
             if self.is_leader:
                 self.effects.append(QueueOpened(command.queue_id))
         else:
-            if self.feeds and self.is_leader and command.settings != queue.settings:
-                self.effects.append(QueueOpened(command.queue_id))  # a guest may know less of what is wanted
+            self._look_at_settings(command.queue_id, command.settings, queue.settings)
             queue.apply_settings(command.settings)
             self._watch(queue)  # whatever it has waited for before
         self._touch(queue)
+
+    def _look_at_settings(self, queue_id: int, settings: object, before: object) -> None:
+        """Whoever opens what is there, and does not see that, may know less than the leader of what is wanted."""
+        if self.has_guests and self.is_leader and settings != before:
+            self.effects.append(QueueOpened(queue_id))
 
     def _drop_queue(self, origin: Origin, sequence: int, command: DropQueue) -> None:
         queue = self.state.queues.get(command.queue_id)
@@ -360,6 +365,12 @@ class Execution(Sink):
             self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
 
     def _stream(self, origin: Origin, sequence: int, command: Any) -> None:
+        if type(command) is OpenStream:
+            present = self.state.streams.get(command.queue_id)
+            if present is not None:
+                self._look_at_settings(command.queue_id, command.settings, present.settings)
+            elif self.is_leader:
+                self.effects.append(QueueOpened(command.queue_id))
         stream, refusal = stream_execution.execute(
             self.state.streams, command, origin.name, self.state.clock, self._pager
         )
@@ -382,6 +393,7 @@ class Execution(Sink):
             if self.is_leader:
                 self.effects.append(QueueOpened(command.queue_id))
         else:
+            self._look_at_settings(command.queue_id, command.settings, queue.settings)
             queue.apply_settings(command.settings)
             self._watch(queue)
         self._touch(queue)

@@ -203,6 +203,11 @@ class QueueGroupMachine:
         one."""
         self._execution.resume(heard)
 
+    def expect_guests(self) -> None:
+        """Nodes that are no members use the group from now on: the leader is told of whoever gives a queue that is
+        there other settings (QueueOpened)."""
+        self._execution.has_guests = True
+
     def open_feed(self, node: str, heard: Heard) -> None:
         """On the member that leads: another node, which is no member, hears the effects of its session from where it
         has stopped."""

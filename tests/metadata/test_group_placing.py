@@ -85,3 +85,34 @@ def test_lists_are_in_snapshots_and_without_lists_there_is_nothing_new() -> None
         again.apply(command)
     assert dict(again.group_lists()) == {3: ("n2",)}
     assert dict(metadata.draft().group_lists()) == {3: ("n2",)}
+
+
+def test_a_list_that_had_too_few_nodes_gets_back_to_its_size_with_those_that_come() -> None:
+    metadata = cluster("n1", "n2", "n3", "n4")
+    metadata.apply(commands.put_group_members(1, ["n1", "n2", "n3"]))
+    metadata.apply(commands.put_group_members(2, ["n1", "n2"]))
+    for name in ("n4", "n3"):
+        metadata.apply(commands.remove_member(name))
+    assert dict(metadata.group_lists()) == {1: ("n1", "n2"), 2: ("n1", "n2")}
+    again = Metadata()
+    for command in metadata.snapshot():
+        again.apply(command)
+    for each in (metadata, again, metadata.draft()):
+        each.apply(commands.put_member("n1", "10.0.0.9:7000"))
+        assert each.group_members(1) == ("n1", "n2")
+        generation = each.group_generation
+        each.apply(commands.put_member("n5", "10.0.0.5:7000"))
+        assert dict(each.group_lists()) == {1: ("n1", "n2", "n5"), 2: ("n1", "n2")}
+        assert each.group_generation > generation
+        each.apply(commands.put_member("n6", "10.0.0.6:7000"))
+        assert dict(each.group_lists()) == {1: ("n1", "n2", "n5"), 2: ("n1", "n2")}
+        assert not [command for command in each.snapshot() if "size" in command]
+
+
+def test_whoever_changes_a_list_says_how_long_it_is() -> None:
+    metadata = cluster("n1", "n2", "n3")
+    metadata.apply(commands.put_group_members(1, ["n1", "n2", "n3"]))
+    metadata.apply(commands.remove_member("n3"))
+    metadata.apply(commands.put_group_members(1, ["n1"], ["n1", "n2"]))
+    metadata.apply(commands.put_member("n4", "10.0.0.4:7000"))
+    assert metadata.group_members(1) == ("n1",)

@@ -94,6 +94,13 @@ class NodeCluster:
         """The next sync of a node begins, and does not end."""
         self._stalled[name] = None
 
+    def release(self, name: str) -> None:
+        """It ends now, and further ones at once."""
+        job = self._stalled.pop(name)
+        if job is not None:
+            job.run()
+            self.nodes[name].node.synced(job, self.now)
+
     def join(self, name: str) -> NodeDriver:
         """A new node with an empty folder, which is linked with the others and waits to be added to the cluster."""
         number = len(self.names)

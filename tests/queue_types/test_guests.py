@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
+from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.protocol.properties import encode_properties
+from amqp_broker.queue_types.quorum.guest_counts import COUNT_MS
+from amqp_broker.queue_types.quorum.guest_frames import GOES_ON, Effects, decode_answer
+from queues.background import SLICE
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import consume, declare
+from tests.node.node_driver import consume, declare, frame_octets
 from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
 
 GROUP = 1
@@ -201,3 +207,203 @@ def test_a_member_that_left_keeps_its_term_and_does_not_vote(cluster: NodeCluste
     cluster.run(3000)
     assert group(cluster.nodes[leaving]).raft.term == raft.term
     assert not raft.is_leader
+
+
+def publish_large(client: Any, size: int) -> None:
+    octets = encode_method_frame(1, methods.BasicPublish(0, "", "q", False, False))
+    octets += frame_octets(2, 1, b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + encode_properties({}))
+    for start in range(0, size, 4000):
+        octets += frame_octets(3, 1, b"x" * min(4000, size - start))
+    client.send_octets(octets)
+
+
+def test_what_is_refused_is_not_confirmed_where_only_a_part_of_its_entry_came(cluster: NodeCluster) -> None:
+    guest = guest_of(cluster)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, declare("full", x_queue_type="quorum", x_max_length=1, x_overflow="reject-publish"))
+    answer(cluster, client, CONFIRM)
+    publish_large(client, 300_000)
+    publish(client, b"first", key="full")
+    cluster.run(200)
+    assert confirmed(client) == 2
+    leader = cluster.leader(GROUP)
+    feeds = group(cluster.nodes[leader]).feeds
+    send, heard = feeds._send, []
+
+    def only_the_first(name: str, octets: bytes) -> bool:
+        frame = decode_answer(octets)
+        if isinstance(frame, Effects):
+            heard.append(frame)
+        return len(heard) > 1 or bool(send(name, octets))
+
+    feeds._send = only_the_first
+    publish(client, b"second", key="full")
+    client.send(1, methods.BasicGet(0, "q", True))
+    cluster.run(50)
+    assert [frame.at == GOES_ON for frame in heard] == [True, False]
+    feeds._send = send
+    cluster.cut(guest, leader)
+    cluster.run(20)
+    cluster.heal()
+    cluster.run(1000)
+    found = sorted(event.method.name for event in client.take())
+    assert found == ["basic.get-ok", "basic.nack"]
+
+
+def delete(**conditions: bool) -> methods.Method:
+    return methods.QueueDelete(0, "q", conditions.get("if_unused", False), conditions.get("if_empty", False), False)
+
+
+def closed(client: Any) -> str:
+    """Why the client's channel was closed."""
+    (close,) = [event.method for event in client.take() if event.method.name == "channel.close"]
+    return f"{close.reply_code} {close.reply_text}"
+
+
+@pytest.mark.parametrize(("condition", "why"), [("if_empty", "not empty"), ("if_unused", "in use")])
+def test_a_guest_without_a_leader_asks_the_next_one_before_it_deletes(
+    cluster: NodeCluster, condition: str, why: str
+) -> None:
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    busy = cluster.nodes[leader].client(1)
+    if condition == "if_empty":
+        publish(busy, b"one")
+        cluster.run(100)
+    else:
+        answer(cluster, busy, consume("q"))
+    cluster.cut(guest, leader)
+    client = cluster.nodes[guest].client(1)
+    client.send(1, delete(**{condition: True}))
+    cluster.run(300)
+    assert not client.take()
+    cluster.heal()
+    cluster.run(500)
+    assert closed(client) == f"406 PRECONDITION_FAILED - queue 'q' in vhost '/' {why}"
+
+
+def test_a_guest_to_which_nobody_says_what_a_queue_holds_does_not_delete_it(cluster: NodeCluster) -> None:
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    publish(cluster.nodes[leader].client(1), b"one")
+    cluster.run(100)
+    cluster.cut(guest, leader)
+    client = cluster.nodes[guest].client(1)
+    client.send(1, delete(if_empty=True))
+    cluster.run(1500)
+    told = closed(client)
+    assert told.startswith("406 PRECONDITION_FAILED - what queue 'q' in vhost '/' holds and who consumes from it is")
+    assert all(name in told for name in listed(cluster))
+    cluster.heal()
+    cluster.run(500)
+    client.send(1, methods.ChannelCloseOk())
+    client.send(1, methods.ChannelOpen())
+    cluster.run(20)
+    client.take()
+    client.send(1, delete(if_empty=True))
+    cluster.run(300)
+    assert closed(client) == "406 PRECONDITION_FAILED - queue 'q' in vhost '/' not empty"
+
+
+def test_questions_of_a_guest_that_nobody_answers_are_given_up_in_slices(cluster: NodeCluster) -> None:
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    driver = cluster.nodes[guest]
+    cluster.cut(guest, leader)
+    cluster.run(20)
+    counts = group(driver).guest.counts
+    answers: list[Any] = []
+    asked_at = cluster.now
+    for _ in range(2 * SLICE + 1):
+        counts.count(1, answers.append, True, asked_at)
+    assert counts.next_deadline() == asked_at + COUNT_MS
+    counts.work(asked_at + COUNT_MS)
+    job = driver.node.background.jobs[-1]
+    for done in (SLICE, 2 * SLICE, 2 * SLICE + 1):
+        assert job(asked_at + COUNT_MS) == (done <= 2 * SLICE)
+        assert answers == [None] * done
+    driver.node.background.remove(job)
+
+
+OPENED = {
+    "quorum": ([declare("w", x_queue_type="quorum")], {"consumer_timeout": 7000}),
+    "stream": ([declare("w", x_queue_type="stream")], {"max_age": 7}),
+    "over a stream": (
+        [declare("s", x_queue_type="stream"), declare("w", x_queue_type="quorum", x_stream_source="s")],
+        {"consumer_timeout": 7000},
+    ),
+}
+
+
+@pytest.mark.parametrize("declared", OPENED)
+def test_what_a_guest_sets_back_that_knows_less_the_leader_sets_right(cluster: NodeCluster, declared: str) -> None:
+    """Also if it has lost the guest meanwhile."""
+    declares, other = OPENED[declared]
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    client = cluster.nodes[leader].client(1)
+    for each in declares:
+        answer(cluster, client, each)
+    cluster.run(200)
+    machine = group(cluster.nodes[leader]).machine
+    queue = cluster.nodes[guest].queue("w")
+    wanted = machine.settings_of(queue.queue_id)
+    assert wanted == queue.wanted
+    stale = queue.open_command()._replace(settings=replace(wanted, **other))
+    group(cluster.nodes[guest]).submit(stale)
+    seen = []
+    for _ in range(2):
+        cluster.step()
+        cluster.cut(guest, leader)
+        seen.append(machine.settings_of(queue.queue_id))
+    for _ in range(20):
+        cluster.step()
+        seen.append(machine.settings_of(queue.queue_id))
+    assert stale.settings in seen
+    cluster.run(100)
+    assert machine.settings_of(queue.queue_id) == wanted
+
+
+def test_a_stream_that_was_deleted_before_it_was_opened_goes_again(cluster: NodeCluster) -> None:
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, declare("s", x_queue_type="stream"))
+    queue = cluster.nodes[guest].queue("s")
+    command, machine = queue.open_command(), group(cluster.nodes[leader]).machine
+    answer(cluster, client, methods.QueueDelete(0, "s", False, False, False))
+    cluster.run(200)
+    assert machine.settings_of(queue.queue_id) is None
+    group(cluster.nodes[guest]).submit(command)
+    cluster.run(200)
+    assert machine.settings_of(queue.queue_id) is None
+
+
+def test_who_is_taken_off_the_list_before_it_votes_forgets_its_copy(cluster: NodeCluster) -> None:
+    """And goes on as the guest that it has been all the time."""
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    before = listed(cluster)
+    client = cluster.nodes[guest].client(1)
+    answer(cluster, client, CONFIRM)
+    publish(client, b"one", b"two")
+    cluster.run(100)
+    assert confirmed(client) == 2
+    learner, leads = group(cluster.nodes[guest]), group(cluster.nodes[leader]).raft
+    replication = cluster.nodes[cluster.leader()].node.replication
+    replication.propose(commands.put_group_members(GROUP, [*before, guest], before))
+    for _ in range(100):
+        cluster.run(10)
+        if learner.raft.last_index:
+            break
+    cluster.stall(guest)  # nothing gets to its disk: it cannot catch up
+    cluster.run(1500)
+    assert leads.learners == (guest,)
+    assert learner.raft.last_index > 0
+    replication.propose(commands.put_group_members(GROUP, before, [*before, guest]))
+    cluster.run(1500)
+    assert leads.learners == ()
+    cluster.release(guest)
+    cluster.run(1500)
+    assert learner.raft.is_outside
+    assert learner.raft.last_index == 0
+    assert not learner.machine.queue_ids()
+    publish(client, b"three")
+    cluster.run(200)
+    assert confirmed(client) == 3
+    (got,) = answer(cluster, client, methods.BasicGet(0, "q", True))
+    assert got.message_count == 2

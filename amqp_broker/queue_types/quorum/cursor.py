@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from queues.peeking import PeekSteps, PeekWish
     from queues.queue import Done
     from queues.quorum.cursor_settings import CursorSettings
+    from queues.quorum.effects import Refusal
 
 
 class QueueOverStream(QuorumQueue):
@@ -62,14 +63,23 @@ class QueueOverStream(QuorumQueue):
 
     def count(self, is_use: bool, then: Done) -> None:
         """See Queue. Who declares it, and publishes to the stream then, counts on its being there before."""
-        if self._state() is not None or self.is_deleted:
-            then(None)
+        is_there = self._state() is not None if self.group.guest is None else self.is_prepared
+        if is_there or self.is_deleted:
+            super().count(is_use, then)
             return
         receipt = JointReceipt()
         self._prepare_stream()
         self.is_prepared = True
         self.group.submit(self.open_command(), receipt)
-        receipt.seal(lambda refusals: then(self.refused(refusals[0]) if refusals else None))
+
+
+        def opened(refusals: list[Refusal]) -> None:
+            if refusals:
+                then(self.refused(refusals[0]))
+            else:
+                super(QueueOverStream, self).count(is_use, then)
+
+        receipt.seal(opened)
 
     def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
         """See Queue."""

@@ -26,6 +26,7 @@ cdef class QueueGroup(CommandSink):
     cdef object _leaving
     cdef object _steps
     cdef long long _left_term
+    cdef long long _left_at
     cdef public object feeds
     cdef dict _serving
     cdef QuorumGroups _groups

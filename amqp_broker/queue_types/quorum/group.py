@@ -197,6 +197,7 @@ class QueueGroup(CommandSink):
         self._leaving: Leaving | None = None
         self._steps: Iterator[None] = iter(())  # of queues that hear that this node is no member any more
         self._left_term = 0  # of a leader that has said that this node is no member any more; 0: nobody has
+        self._left_at = 0  # where the log ended then
         self.feeds = GuestFeeds(self, groups.send_answer)
         self._serving = self.feeds.serving
         self._discard = self.machine.discard_some
@@ -354,6 +355,8 @@ class QueueGroup(CommandSink):
         self._gone.pop(name, None)
         if name == self.leader:
             self.stream.resend()
+        if self.guest is not None:
+            self.guest.peer_connected()
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to a node is gone."""
@@ -387,33 +390,35 @@ class QueueGroup(CommandSink):
         """A frame for this node, which is no member, or may be none. Raises PeerProtocolError."""
         try:
             frame = decode_answer(payload)
-            if self.guest is not None:
-                self.guest.receive(node, frame, now)
-            elif self._leaving is not None and self._leaving.has_left(frame):
+            if self._leaving is not None and self._leaving.has_left(frame):
                 self._left_term = max(self._left_term, frame.term)  # type: ignore[union-attr]  # it is a Found
+                self._left_at = self.raft.last_index
                 self._groups.touch(self.group_id)
+            elif self.guest is not None:
+                self.guest.receive(node, frame, now)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a frame for a guest of queue group {self.group_id}: {error}") from error
 
     def _look_at_members(self, now: int) -> None:
         """Whether this node is a member of the group, or a guest, may be another thing than before."""
         raft, guest, own = self.raft, self.guest, self._groups.own_node
-        if guest is not None:
-            if own in raft.members and raft.last_applied >= guest.index:
-                self._become_member(guest, now)
-            else:
-                guest.work(now)
-        elif raft.is_outside:
+        members = self._metadata.group_members(self.group_id)
+        if self._left_term and raft.last_index != self._left_at:
+            self._left_term = 0  # somebody has added it again since, and counts on what it has got
+        if raft.is_outside or raft.is_leader or own in (members or (own,)):
             self._leaving, self._left_term = None, 0
-            if self._metadata.group_members(self.group_id):
-                self._become_guest(now)
-        elif raft.is_leader or own in (self._metadata.group_members(self.group_id) or (own,)):
-            self._leaving, self._left_term = None, 0
-        elif self._left_term:
-            self._become_guest(now)
-        else:
+        elif not self._left_term:
             self._leaving = self._leaving or Leaving(self, self._groups.send_request)
             self._leaving.work(now)
+        if guest is None:
+            if self._left_term or (raft.is_outside and members):
+                self._become_guest(now)
+        elif self._left_term:  # it was to be a member, and was taken off the list before it could go on as one
+            self._forget_copy()
+        elif own in raft.members and raft.last_applied >= guest.index:
+            self._become_member(guest, now)
+        else:
+            guest.work(now)
 
     def _become_guest(self, now: int) -> None:
         """This node is no member. What it has heard of its session it has heard; its commands stay as they are, and
@@ -423,17 +428,21 @@ class QueueGroup(CommandSink):
         heard = machine.heard() if machine.own_session == session else Heard.nothing(session)
         index = raft.last_applied
         if self._left_term:
-            log.info("queue group %d: this node is no member any more", self.group_id)
-            machine.clear()
-            raft.leave(self._left_term)
-            self._leaving, self._left_term = None, 0
-            self._steps = self._leave_queues()
-            background = self.host.background
-            background.add(self._leave_some)
+            self._forget_copy()
         machine.begin_session(0)
         self.guest = Guest(self, self._groups.send_request, heard, index)
         self.stream.resend()
         self.guest.work(now)
+
+    def _forget_copy(self) -> None:
+        """A leader has said that this node is no member any more."""
+        log.info("queue group %d: this node is no member any more", self.group_id)
+        self.machine.clear()
+        self.raft.leave(self._left_term)
+        self._leaving, self._left_term = None, 0
+        self._steps = self._leave_queues()
+        background = self.host.background
+        background.add(self._leave_some)
 
     def _leave_queues(self) -> Iterator[None]:
         """Those hear of it that have read what was here."""
@@ -450,8 +459,8 @@ class QueueGroup(CommandSink):
     def _become_member(self, guest: Guest, now: int) -> None:
         """This node votes, and has applied all of which it has heard as a guest."""
         log.info("queue group %d: this node is a member now", self.group_id)
-        guest.close()
         self.guest = None
+        guest.close()
         self.machine.resume(guest.heard())
         self.stream.resend()
         self.absorb(now)
@@ -787,7 +796,7 @@ class QueueGroup(CommandSink):
         if self.guest is not None:
             due = self.guest.next_deadline(self.clock.now)
             earliest = min(earliest, due or _NEVER)
-        elif self._leaving is not None:
+        if self._leaving is not None:
             earliest = min(earliest, self._leaving.next_at)
         return 0 if earliest == _NEVER else max(earliest, self._rests_until)
 

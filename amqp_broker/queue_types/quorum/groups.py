@@ -298,6 +298,8 @@ class QuorumGroups:
             self._lists_seen = self._metadata.group_generation
             self.has_lists = self.has_lists or self._metadata.has_group_lists
             if self.has_lists:
+                for group in self.all.values():
+                    group.machine.expect_guests()
                 self.touch_all(now)
         for group_id in self._changed:
             if group_id in self.all:

@@ -11,19 +11,21 @@ Invariants:
 1. Effects are taken in the order of the log, each once, whichever member says them.
 2. `index` is of an entry, or above it, up to which effects were heard: whoever goes on has applied that.
 3. Numbers of feeds are drawn, and do not depend on a clock.
+4. One member is asked at a time, and while it has time to answer at most one other, of which it has said that it leads.
+5. Nothing counts as heard of frames whose entry goes on in one that has not come.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from amqp_broker.queue_types.quorum.guest_counts import GuestCounts
 from amqp_broker.queue_types.quorum.guest_frames import (
+    GOES_ON,
     Answer,
     Close,
     Closed,
-    Count,
     Counted,
     Effects,
     Find,
@@ -34,7 +36,7 @@ from amqp_broker.queue_types.quorum.guest_frames import (
     Taken,
     encode_request,
 )
-from amqp_broker.queue_types.remote.effects_codec import Blocked, QueueCounted, decode_from_home
+from amqp_broker.queue_types.remote.effects_codec import Blocked, HomeEffect, QueueCounted, decode_from_home
 from queues.page import AddressBook
 from queues.quorum.effects import (
     AttachRefused,
@@ -53,28 +55,26 @@ from queues.quorum.feed import Heard
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
     from amqp_broker.queue_types.quorum.group import QueueGroup
-    from queues.quorum.queue import QueueStatistics
 
 log = logging.getLogger("amqp_broker.cluster")
 
-#: A member that has not answered is not waited for, and who is asked next is asked after this time, milliseconds.
+#: Who was asked has so long to answer before the next one is asked, twice as long each time, up to MOST_ASK_MS where
+#: nobody answers (the links are slow), and MOST_FOUND_MS where somebody does (nobody leads); milliseconds.
 ASK_MS = 200
+MOST_ASK_MS = 3200
+MOST_FOUND_MS = 800
 #: So often a node that is a member, and is to be none, asks whether it is one still, milliseconds.
 FIND_MS = 500
-#: A queue's figures that have not come by then do not come: the last ones are shown, milliseconds.
-COUNT_MS = 1000
 #: The leader hears how much was taken when it is so much more, octets.
 _TELL_BYTES = 1024 * 1024
 #: Consumers that are gone are forgotten when there are so many more than those that are there.
 _MOST_GONE = 4096
 
-#: Called with a queue's figures; None: they are not known now.
-TakeFigures = Callable[["QueueStatistics | None"], None]
-
 
 class Guest:
     """Of one group. send: a request to another node. leader: the member that this node is attached to, None while it
-    looks for one. index: see invariant 2. newest_session: of this node, as the log knows it."""
+    looks for one. index: see invariant 2. newest_session: of this node, as the log knows it. counts: asks for the
+    figures of queues."""
 
     def __init__(self, group: QueueGroup, send: Send, heard: Heard, index: int) -> None:
         self._group = group
@@ -90,12 +90,16 @@ class Guest:
         self._number = 0
         self._asked = ""
         self._hint = ""
+        self._is_answered = False
+        self._may_follow = False  # a hint, before the next one is asked
+        self._wait = 0
         self._next_at = 0
         self._turn = 0
         self._taken = 0
         self._told = 0
+        self._parts: list[HomeEffect] = []  # of an entry that goes on in the next frame
         self._addresses = AddressBook()
-        self._counting: dict[int, tuple[int, TakeFigures]] = {}
+        self.counts = GuestCounts(group, send)
 
     def heard(self) -> Heard:
         """What was heard of this node's session."""
@@ -105,39 +109,51 @@ class Guest:
         """The stream of commands goes on in a new one."""
         self._session, self._last_sequence, self._next_notice = session, 0, 1
         self._consumers = {}
+        self._hint = self.leader or ""
         self._look_again()
 
     # -- looking for who leads -----------------------------------------------------------------------------------------
 
     def work(self, now: int) -> None:
         """At the end of a turn: somebody is asked, if nobody was in time."""
-        self._end_counting(now)
+        self.counts.work(now)
         if self.leader is not None and not self._group.is_linked(self.leader):
             self._look_again()
-        if self.leader is None and not now < self._next_at <= now + ASK_MS:
-            self._next_at = now + ASK_MS
-            self._ask()
+        if self.leader is None and not now < self._next_at <= now + self._wait:
+            most = MOST_FOUND_MS if self._is_answered else MOST_ASK_MS
+            self._wait = max(ASK_MS, min(2 * self._wait, most))
+            self._next_at = now + self._wait
+            self._may_follow = True
+            self._ask_next()
 
-    def _ask(self) -> None:
+    def _ask_next(self) -> None:
         group = self._group
+        hint, self._hint, self._asked = self._hint, "", ""
         members = [name for name in group.wanted_members() if group.is_linked(name)]
-        if not members:
-            return
-        self._turn += 1
-        hint, self._hint = self._hint, ""
-        self._asked = hint if hint and group.is_linked(hint) else members[self._turn % len(members)]
+        if hint and group.is_linked(hint):
+            self._ask(hint)
+        elif members:
+            self._turn += 1
+            self._ask(members[self._turn % len(members)])
+
+    def _ask(self, name: str) -> None:
+        self._asked = name
+        self._is_answered = False
         self._number = self._draw()
         self._taken = self._told = 0
+        self._parts = []
         self._forget_gone()
-        self._send(self._asked, encode_request(Open(group.group_id, self._number, self.index, self.heard())))
+        self._send(name, encode_request(Open(self._group_id, self._number, self.index, self.heard())))
 
     def _draw(self) -> int:
         return self._group.draw_number()
 
     def _look_again(self) -> None:
         self.leader = None
+        self.counts.detached()
         self._number = 0
-        self._next_at = 0
+        self._parts = []
+        self._wait = self._next_at = 0
         self._group.touch()
 
     def _forget_gone(self) -> None:
@@ -145,27 +161,28 @@ class Guest:
         if len(self._consumers) > 2 * len(owners) + _MOST_GONE:
             self._consumers = {each: following for each, following in self._consumers.items() if each in owners}
 
+    def peer_connected(self) -> None:
+        """There is a link more: somebody to ask, maybe."""
+        if self.leader is None and not self._asked:
+            self._look_again()
+
     def peer_disconnected(self, name: str) -> None:
         """A link is gone."""
-        if name == self.leader:
+        if name == self.leader or (self.leader is None and name == self._asked):
             self._look_again()
 
     def close(self) -> None:
         """This node is a member from now on."""
         if self.leader is not None:
             self._send(self.leader, encode_request(Close(self._group_id, self._number)))
-        counting, self._counting = self._counting, {}
-        for _, then in counting.values():
-            then(None)
+        self.counts.close()
 
     # -- what members say ----------------------------------------------------------------------------------------------
 
     def receive(self, name: str, frame: Answer, now: int) -> None:
         """Raises Malformed."""
         if isinstance(frame, Counted):
-            found = self._counting.pop(frame.number, None)
-            if found is not None:
-                found[1](frame.figures)
+            self.counts.receive(frame)
         elif frame.number != self._number or not self._number:
             return
         elif isinstance(frame, Effects):
@@ -174,21 +191,32 @@ class Guest:
         elif isinstance(frame, Opened):
             self.leader = name
             self.newest_session = frame.newest_session
+            self._asked = ""
+            self._wait = 0
+            self.counts.attached(name)
             self._group.attached(now)
         elif isinstance(frame, Closed):
             self._hint = frame.leader
             self._look_again()
         elif isinstance(frame, Found) and self.leader is None:
+            self._is_answered = True
             self._hint = frame.leader
-            if frame.standing is Standing.FOLLOWS and frame.leader and frame.leader != name:
-                self._next_at = 0
-                self._group.touch()
+            if self._may_follow and frame.leader not in ("", name) and self._group.is_linked(frame.leader):
+                self._may_follow = False
+                self._next_at = now + self._wait
+                self._ask_next()
 
     def _take(self, frame: Effects, now: int) -> None:
-        said = decode_from_home(frame.octets, self._addresses)
-        self.index = max(self.index, frame.at)
+        self._parts += decode_from_home(frame.octets, self._addresses).effects
         self._taken += len(frame.octets)
-        for effect in said.effects:
+        if self._taken - self._told >= _TELL_BYTES:  # of parts, too: the rest may wait for that
+            self._told = self._taken
+            self._send(self.leader or "", encode_request(Taken(self._group_id, self._number, self._taken)))
+        if frame.at == GOES_ON:
+            return
+        said, self._parts = self._parts, []
+        self.index = max(self.index, frame.at)
+        for effect in said:
             if type(effect) is Delivered:
                 self._consumers[effect.consumer] = effect.delivery_id + 1
             elif isinstance(effect, Confirmed):
@@ -199,33 +227,13 @@ class Guest:
                 self._next_notice += 1
             elif isinstance(effect, GetAnswered | CommandCounted | AttachRefused | SettleMissed):
                 self._next_notice += 1
-        if self._taken - self._told >= _TELL_BYTES:
-            self._told = self._taken
-            self._send(self.leader or "", encode_request(Taken(self._group_id, self._number, self._taken)))
-        effects: list[Effect] = [each for each in said.effects if not isinstance(each, QueueCounted | Blocked)]
+        effects: list[Effect] = [each for each in said if not isinstance(each, QueueCounted | Blocked)]
         self._group.absorb_effects(effects, now)
-
-    # -- figures -------------------------------------------------------------------------------------------------------
-
-    def count(self, queue_id: int, then: TakeFigures, now: int) -> None:
-        """Ask for a queue's figures. `then` is called in any case, at once if there is nobody to ask."""
-        number = self._draw()
-        request = encode_request(Count(self._group_id, number, queue_id))
-        if self.leader is None or not self._send(self.leader, request):
-            then(None)
-            return
-        self._counting[number] = (now + COUNT_MS, then)
-        self._group.touch()
-
-    def _end_counting(self, now: int) -> None:
-        for number, (until, then) in list(self._counting.items()):
-            if not until - COUNT_MS <= now < until:
-                del self._counting[number]
-                then(None)
+        self._forget_gone()
 
     def next_deadline(self, now: int) -> int:
         """When `work` has something to do; 0 for never."""
-        due = min((until for until, _ in self._counting.values()), default=0)
+        due = self.counts.next_deadline()
         if self.leader is None:
             again = self._next_at or now
             due = min(due, again) if due else again

@@ -10,6 +10,7 @@ Invariants:
 1. At most `WINDOW_BYTES` of effects (or one frame more) are on their way to a guest; what is above that waits here, and
    is bounded by the guest's own consumers and commands.
 2. A feed is opened by a leader that has applied whatever earlier leaders have committed.
+3. What comes up to a Confirmed counts as a whole: refusals have numbers as other notices, and come with it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.quorum.guest_frames import (
+    GOES_ON,
     Answer,
     Close,
     Closed,
@@ -48,6 +50,7 @@ from queues.quorum.effects import (
 from queues.quorum.effects import (
     Counted as CommandCounted,
 )
+from queues.quorum.queue import QueueStatistics
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
@@ -60,12 +63,13 @@ WINDOW_BYTES = 8 * 1024 * 1024
 
 
 class _Serving:
-    """One feed. frames: those that wait for the window. sent, taken: octets."""
+    """One feed. frames: those that wait for the window, and of each whether the next one belongs to it. sent, taken:
+    octets."""
 
     def __init__(self, number: int, session: int) -> None:
         self.number = number
         self.writer = EffectsWriter(session)
-        self.frames: deque[bytes] = deque()
+        self.frames: deque[tuple[bytes, bool]] = deque()
         self.sent = 0
         self.taken = 0
 
@@ -92,12 +96,17 @@ class GuestFeeds:
             if serving is not None and serving.number == frame.number:
                 self.drop(name)
         elif isinstance(frame, Count):
-            figures = group.machine.statistics(frame.queue_id) if group.leads_and_knows else None
-            self._say(name, Counted(group.group_id, frame.number, figures))
+            self._say(name, Counted(group.group_id, frame.number, self._figures(frame.queue_id)))
         elif isinstance(frame, Open):
             self._open(name, frame)
         else:
             self._say(name, self._found(name, frame.number))
+
+    def _figures(self, queue_id: int) -> QueueStatistics | None:
+        """Of a queue, which may not be in the log yet; None: this member does not know."""
+        if not self._group.leads_and_knows:
+            return None
+        return self._machine.statistics(queue_id) or QueueStatistics(0, 0, 0, 0, 0)
 
     def _say(self, name: str, answer: Answer) -> bool:
         return self._send(name, encode_answer(answer))
@@ -133,17 +142,16 @@ class GuestFeeds:
         for name, serving in list(self.serving.items()):
             effects = machine.take_feed(name)
             if effects:
-                _write(serving.writer, effects)
-                serving.frames += serving.writer.take()
+                _write_whole(serving, effects)
             if serving.frames:
                 self._send_frames(name, serving)
 
     def _send_frames(self, name: str, serving: _Serving) -> None:
         index = self._raft.last_applied
         while serving.frames and serving.sent - serving.taken < WINDOW_BYTES:
-            octets = serving.frames.popleft()
+            octets, goes_on = serving.frames.popleft()
             serving.sent += len(octets)
-            if not self._say(name, Effects(self._group_id, serving.number, index, octets)):
+            if not self._say(name, Effects(self._group_id, serving.number, GOES_ON if goes_on else index, octets)):
                 self.drop(name)
                 return
 
@@ -158,6 +166,21 @@ class GuestFeeds:
         for name, serving in list(self.serving.items()):
             self.drop(name)
             self._say(name, Closed(self._group_id, serving.number, leader))
+
+
+def _write_whole(serving: _Serving, effects: list[Effect]) -> None:
+    """Pack effects; frames that end before the Confirmed of their entry say so (invariant 3)."""
+    writer, start = serving.writer, 0
+    for place, effect in enumerate(effects):
+        if isinstance(effect, Confirmed):
+            _write(writer, effects[start : place + 1])
+            start = place + 1
+            if writer.is_split:
+                *parts, last = writer.take()
+                serving.frames += [(octets, True) for octets in parts]
+                serving.frames.append((last, False))
+    _write(writer, effects[start:])
+    serving.frames += [(octets, False) for octets in writer.take()]
 
 
 def _write(writer: EffectsWriter, effects: list[Effect]) -> None:

@@ -9,7 +9,7 @@
     member -> guest    version u8, kind u8, group u32, number u64, then by the kind
       FOUND            standing u8, term u64, leader short string      the answer to FIND, and to an OPEN that cannot be
       OPENED           newest session u64                              the newest that the log knows of this node
-      EFFECTS          index u64, a frame of remote/effects_codec.py
+      EFFECTS          index u64 (0: the entry's effects go on in the next one), a frame of remote/effects_codec.py
       CLOSED           leader short string                             nothing more comes
       COUNTED          is there u8, seven times u64 (QueueStatistics)
 
@@ -28,6 +28,8 @@ from queues.quorum.queue import QueueStatistics
 from queues.quorum.reader import Reader, octets_of
 
 VERSION = 1
+#: The index of an EFFECTS whose entry goes on in the next one. Who does not know that hears the parts one by one.
+GOES_ON = 0
 
 
 class Standing(IntEnum):
@@ -88,7 +90,8 @@ class Opened(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """at: the effects are of entries up to this index. octets: see effects_codec.decode_from_home."""
+    """at: the effects are of entries up to this index; GOES_ON: the effects of an entry go on in the next frame, and
+    nothing of them counts before that is there. octets: see effects_codec.decode_from_home."""
 
     group: int
     number: int

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from amqp_broker.errors import AmqpException, ConnectionException
+from amqp_broker.errors import AmqpException, ConnectionException, precondition_failed
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.proxy.queue import QueueProxy
+from amqp_broker.queue_types.quorum.guest_counts import COUNT_MS
 from amqp_broker.queue_types.quorum.leases import QuorumLeases
 from amqp_broker.queue_types.receipts import Receipt
 from queues.lease_source import LeasedAt
@@ -130,6 +131,13 @@ class QuorumQueue(QueueProxy):
 
     def count(self, is_use: bool, then: Done) -> None:
         """See Queue: a guest asks the leader. Without one, what was counted last is shown."""
+        self._ask(then, is_certain=False)
+
+    def count_for_certain(self, then: Done) -> None:
+        """See Queue."""
+        self._ask(then, is_certain=True)
+
+    def _ask(self, then: Done, is_certain: bool) -> None:
         group = self.group
         guest = group.guest
         if guest is None:
@@ -139,9 +147,18 @@ class QuorumQueue(QueueProxy):
         def counted(figures: QueueStatistics | None) -> None:
             if figures is not None:
                 self._counted = figures
-            then(None)
+            then(self._uncounted() if figures is None and is_certain and group.guest is not None else None)
 
-        guest.count(self.queue_id, counted, group.clock.now)
+        guest.counts.count(self.queue_id, counted, is_certain, group.clock.now)
+
+    def _uncounted(self) -> AmqpException:
+        """What a client of a guest is told if nobody has said what the queue holds."""
+        members = ", ".join(self.group.members())
+        return precondition_failed(
+            f"what queue '{self.name}' in vhost '{self.declaration.vhost}' holds and who consumes from it is not known "
+            f"here: of its members ({members}) none has said so within {COUNT_MS} ms: try again, or without if-empty "
+            "and if-unused"
+        )
 
     def message_count(self) -> int:
         """How many messages are ready."""

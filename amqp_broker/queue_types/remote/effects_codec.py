@@ -179,6 +179,11 @@ class EffectsWriter:
         """Whether there is nothing to send."""
         return not self._count and not self._full
 
+    @property
+    def is_split(self) -> bool:
+        """Whether what was put since the last call of `take` is more than one frame."""
+        return bool(self._full)
+
     def take(self) -> list[bytes]:
         """The frames of everything that was put since the last call."""
         if self._count:
