@@ -11,15 +11,16 @@ Invariants:
 2. A segment file is removed when no page in it is live any more and whatever says that they are dead is
    durable (`release` takes the journal position of that, `synced` says how far the journal is).
 3. A packed page (packed_page.py) is unpacked where it is read, in the thread that reads it; whoever asks for a page
-   with `read`, `begin_load` or `read_pages_ahead` does not see the difference. `take` and `begin_read` are for pages
-   that are never packed.
+   with `read`, `begin_load` or `read_pages_ahead` does not see the difference, and says how many octets it has: a
+   page of any other size is damaged, and no room is made for it. `take` and `begin_read` are for pages that are never
+   packed.
 4. Segment numbers of a queue are never used twice while a file, a live page or this object remembers them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -260,10 +261,8 @@ class PageStore:
         segment.disk_bytes += location.disk_bytes
         segment.live_bytes += location.disk_bytes
         segment.live_pages += 1
-        position = page_position(number, location.offset)
         kind = RecordKind.PACKED_PAGE if is_packed else RecordKind.PAGE
-        header = pack_header(kind, queue_id & 0xFFFFFFFF, position, page)
-        work = partial(_write, self._disk, page_path(queue_id, number), location.offset, [header, page])
+        work = partial(_write, self._disk, queue_id, location, kind, page)
         return location, self._disk.in_background(work) or _AtOnce(work)
 
     def sync_beside(self, queue_id: int, numbers: Iterable[int]) -> Pending:
@@ -291,11 +290,12 @@ class PageStore:
             self._unwritten.pop((queue_id, location), None)
             self.unwritten_bytes -= len(page)
 
-    def read(self, queue_id: int, location: PageLocation) -> bytes:
-        """The page. Raises CorruptRecord when it is not the one that was appended there, OSError."""
+    def read(self, queue_id: int, location: PageLocation, size: int = 0) -> bytes:
+        """The page. size: its octets, which are more than those of its place where it is packed; 0: it never is. Raises
+        CorruptRecord when it is not the one that was appended there, OSError."""
         found = self._ahead.take(queue_id, location)
         if found is None:
-            return fetch_page(self._disk, queue_id, location)
+            return fetch_page(self._disk, queue_id, location, size or location.length)
         data, start = found
         return data[start : start + location.length] if start else data  # it was fetched alone
 
@@ -313,10 +313,10 @@ class PageStore:
         fetch = partial(read_stretch, self._disk, queue_id, [location])
         return self._disk.in_background(fetch) or _AtOnce(fetch), HEADER_BYTES
 
-    def begin_load(self, queue_id: int, location: PageLocation) -> Pending:
-        """As `begin_read`; the result is the page and nothing else. What the disk cannot read is damage to it, as who
-        asks can leave that page alone: it raises CorruptRecord, and SyncFailed."""
-        fetch = partial(_fetch_or_damaged, self._disk, queue_id, location)
+    def begin_load(self, queue_id: int, location: PageLocation, size: int) -> Pending:
+        """As `begin_read`; the result is the page of so many octets and nothing else. What the disk cannot read is
+        damage to it, as who asks can leave that page alone: it raises CorruptRecord, and SyncFailed."""
+        fetch = partial(_fetch_or_damaged, self._disk, queue_id, location, size)
         return self._disk.in_background(fetch) or _AtOnce(fetch)
 
     def begin_packing(self, queue_id: int, location: PageLocation) -> Pending:
@@ -368,7 +368,7 @@ class PageStore:
         """As `read_ahead`, of pages that may be packed: each alone, with the octets that it has in RAM."""
         for location, size in wanted:
             if not self._ahead.has(queue_id, location):
-                work = partial(fetch_page, self._disk, queue_id, location)
+                work = partial(fetch_page, self._disk, queue_id, location, size)
                 if not self._ahead.start(queue_id, {location: 0}, size, work):
                     with suppress(FileNotFoundError):
                         path = page_path(queue_id, location.segment)
@@ -634,23 +634,26 @@ def read_stretch(disk: Disk, queue_id: int, stretch: list[PageLocation]) -> byte
     return data
 
 
-def fetch_page(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
-    """A page, checked and unpacked. It only reads: it may run in any thread. Raises CorruptRecord, OSError."""
+def fetch_page(disk: Disk, queue_id: int, location: PageLocation, size: int) -> bytes:
+    """A page of so many octets, checked and unpacked. It only reads: it may run in any thread. Raises CorruptRecord,
+    OSError."""
     data = read_stretch(disk, queue_id, [location])
     payload = data[HEADER_BYTES:]
     found = check_header(data[:HEADER_BYTES])
-    if isinstance(found, Fault) or found[0] != RecordKind.PACKED_PAGE:
-        return payload
     try:
-        return unpack(payload)
+        if not isinstance(found, Fault) and found[0] == RecordKind.PACKED_PAGE:
+            return unpack(payload, size)
+        if len(payload) != size:
+            raise ValueError(f"the page has {len(payload)} octets, and not {size}")
+        return payload
     except ValueError as error:
         raise CorruptRecord(page_path(queue_id, location.segment), location.offset, str(error)) from None
 
 
-def _fetch_or_damaged(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
+def _fetch_or_damaged(disk: Disk, queue_id: int, location: PageLocation, size: int) -> bytes:
     """See `begin_load`."""
     try:
-        return fetch_page(disk, queue_id, location)
+        return fetch_page(disk, queue_id, location, size)
     except SyncFailed:
         raise
     except OSError as error:
@@ -658,12 +661,14 @@ def _fetch_or_damaged(disk: Disk, queue_id: int, location: PageLocation) -> byte
 
 
 def _packed(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
-    return pack(_fetch_or_damaged(disk, queue_id, location))
+    return pack(_fetch_or_damaged(disk, queue_id, location, location.length))
 
 
-def _write(disk: Disk, path: str, offset: int, buffers: Sequence[Octets]) -> bytes:
+def _write(disk: Disk, queue_id: int, location: PageLocation, kind: RecordKind, page: Octets) -> bytes:
     """From any thread."""
-    disk.write(path, offset, buffers)
+    position = page_position(location.segment, location.offset)
+    header = pack_header(kind, queue_id & 0xFFFFFFFF, position, page)
+    disk.write(page_path(queue_id, location.segment), location.offset, [header, page])
     return b""
 
 

@@ -144,7 +144,7 @@ class Pass:
             return page.data
         location = page.location
         if location is not None:
-            pending = self._store.begin_load(self._log.queue_id, location)
+            pending = self._store.begin_load(self._log.queue_id, location, part.taken)
             yield pending
             if not self._is_live():
                 raise Overtaken

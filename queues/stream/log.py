@@ -284,7 +284,7 @@ class StreamLog:
         if part.chunks is None:
             if page.data is None:
                 self._fetch_ahead(place + 1)
-                self._pager.load(self.queue_id, page)
+                self._pager.load(self.queue_id, page, part.taken)
             assert page.data is not None
             part.chunks = list(split_page(page.data, page.first, part.time))
         chunks = part.chunks

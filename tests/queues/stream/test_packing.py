@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from contextlib import suppress
 from typing import Any
 
@@ -13,14 +14,16 @@ from hypothesis import strategies as st
 from queues.stream.commands import Trim
 from queues.stream.packing import Packed, Packing
 from queues.stream.settings import StreamSettings
+from storage import page_store
 from storage.errors import CorruptRecord
 from storage.inspect import inspect_folder
 from storage.packed_page import pack, unpack
-from storage.page_store import page_path
+from storage.page_store import PageStore, page_path
 from tests.queues.quorum.quorum_world import Group, Member
 from tests.queues.stream.stream_world import STREAM, append, bodies_of, commit_as, one_stream, records, stream_of
 from tests.queues.stream.test_compaction import ALL, KEYED, compact, content
 from tests.queues.stream.test_compaction import append as append_keyed
+from tests.simulation.simulated_disk import SimulatedDisk
 
 PACKED = StreamSettings(compression="zlib")
 BODIES = [b"%04d" % number * 40 for number in range(100)]
@@ -60,7 +63,7 @@ def pack_all(member: Member) -> None:
 def test_a_page_comes_back_as_it_was(octets: bytes, times: int) -> None:
     packed = pack(octets * times)
     if packed:
-        assert unpack(packed) == octets * times
+        assert unpack(packed, len(octets * times)) == octets * times
         assert 8 * len(packed) <= 7 * len(octets * times)
 
 
@@ -82,15 +85,57 @@ def test_octets_that_are_not_what_was_packed_are_refused(data: Any) -> None:
         place = data.draw(st.integers(0, len(packed) - 1))
         damaged = packed[:place] + bytes([packed[place] ^ 1 << data.draw(st.integers(0, 7))]) + packed[place + 1 :]
     with suppress(ValueError):
-        assert unpack(damaged) == octets  # a bit that says nothing
+        assert unpack(damaged, len(octets)) == octets  # a bit that says nothing
 
 
 def test_a_page_that_says_to_be_very_long_takes_no_room() -> None:
     bomb = pack(b"\0" * 100_000)
     with pytest.raises(ValueError, match="a packed page of 9 octets is one of 10"):
-        unpack(bomb[:1] + (9).to_bytes(4, "big") + bomb[5:])
+        unpack(bomb[:1] + (9).to_bytes(4, "big") + bomb[5:], 9)
+    with pytest.raises(ValueError, match="a packed page of 100000 octets, and 9 were packed"):
+        unpack(bomb, 9)
     with pytest.raises(ValueError, match="packed in way 7, which this program does not know: update it"):
-        unpack(b"\7" + bomb[1:])
+        unpack(b"\7" + bomb[1:], 100_000)
+
+
+def test_a_packed_page_that_is_not_as_long_as_its_stream_says_takes_no_room() -> None:
+    store = PageStore(SimulatedDisk(random.Random(1)))
+    segment = store.begin_segment(STREAM)
+    location, written = store.write_beside(STREAM, segment, pack(bytes(50_000_000)), is_packed=True)
+    written.result()
+    tracemalloc.start()
+    try:
+        for size in (9, 49_999_999, location.length):
+            with pytest.raises(CorruptRecord, match=f"50000000 octets, and {size} were packed"):
+                store.read(STREAM, location, size)
+            with pytest.raises(CorruptRecord, match=f"50000000 octets, and {size} were packed"):
+                store.begin_load(STREAM, location, size).result()
+        with pytest.raises(CorruptRecord, match=f"50000000 octets, and {location.length} were packed"):
+            store.read(STREAM, location)  # of who has none that are packed
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert store.read(STREAM, location, 50_000_000) == bytes(50_000_000)
+    plain = store.append(STREAM, b"a page")
+    with pytest.raises(CorruptRecord, match="the page has 6 octets, and not 7"):
+        store.read(STREAM, plain, 7)
+
+
+def test_the_loop_does_nothing_to_the_octets_that_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    summed: list[int] = []
+    header = page_store.pack_header
+
+    def counted(kind: int, context: int, position: int, page: bytes) -> bytes:
+        summed.append(len(page))
+        return header(kind, context, position, page)
+
+    monkeypatch.setattr(page_store, "pack_header", counted)
+    store = PageStore(SimulatedDisk(random.Random(1)))
+    segment = store.begin_segment(STREAM)
+    _, written = store.write_beside(STREAM, segment, b"a page")
+    assert not summed
+    written.result()
+    assert summed == [6]
 
 
 def test_readers_find_no_difference_and_the_disk_does() -> None:
