@@ -250,6 +250,10 @@ class PageStore:
         """Whether a file has as much as one should have."""
         return self._queues[queue_id].segments[number].disk_bytes >= self._segment_bytes
 
+    def file_bytes(self, queue_id: int, number: int) -> int:
+        """Octets of a file, what is dead there included."""
+        return self._queues[queue_id].segments[number].disk_bytes
+
     def write_beside(
         self, queue_id: int, number: int, page: Octets, is_packed: bool = False
     ) -> tuple[PageLocation, Pending]:

@@ -431,24 +431,29 @@ class StreamLog:
             found.append(part)
         return found
 
-    def put_packed(self, part: Part, location: PageLocation) -> bool:
-        """A page has this place from now on, where it lies packed, on the disk. False: the page is not there any
-        more."""
+    def parts_around(self, offset: int, most: int) -> list[Part]:
+        """The page with this offset, so many before it, and as many behind it."""
+        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
+        return self._parts[max(place - most, 0) : place + 1 + most]
+
+    def put(self, part: Part, location: PageLocation) -> bool:
+        """A page has this place from now on, where it lies on the disk, packed or as it is. False: the page is not
+        there any more."""
         place = bisect_right(self._parts, part.page.first, key=_first_of) - 1
         if place < 0 or self._parts[place] is not part:
             return False
         page = Page(None, part.page.count, part.page.first, part.page.last, 0)
         page.location = location
-        packed = Part(part.time, page)
-        packed.taken, packed.before = part.taken, part.before
+        new = Part(part.time, page)
+        new.taken, new.before = part.taken, part.before
         begin = place * _NAME.size
         if begin < len(self.names):
             page.is_named = True
             self.named_bytes += location.length
-            self.names[begin : begin + _NAME.size] = packed.name()
+            self.names[begin : begin + _NAME.size] = new.name()
         self.octets += location.length
         self._release(part)
-        self._parts[place] = packed
+        self._parts[place] = new
         return True
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------

@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queues.stream import packing
 from queues.stream.commands import Trim
-from queues.stream.packing import Packed, Packing
+from queues.stream.packing import MOST_PAGES, Packed, Packing
 from queues.stream.settings import StreamSettings
 from storage import page_store
 from storage.errors import CorruptRecord
 from storage.inspect import inspect_folder
 from storage.packed_page import pack, unpack
 from storage.page_store import PageStore, page_path
+from tests.queues.quorum import quorum_world
 from tests.queues.quorum.quorum_world import Group, Member
 from tests.queues.stream.stream_world import STREAM, append, bodies_of, commit_as, one_stream, records, stream_of
 from tests.queues.stream.test_compaction import ALL, KEYED, compact, content
@@ -29,11 +31,11 @@ PACKED = StreamSettings(compression="zlib")
 BODIES = [b"%04d" % number * 40 for number in range(100)]
 
 
-def cooled(stream_settings: StreamSettings = PACKED, members: int = 1) -> Group:
+def cooled(stream_settings: StreamSettings = PACKED, members: int = 1, bodies: list[bytes] = BODIES) -> Group:
     """A stream of many pages, which are on the disks alone."""
     group, _ = one_stream(stream_settings, members)
-    for number in range(0, 100, 4):
-        append(group, *BODIES[number : number + 4])
+    for number in range(0, len(bodies), 4):
+        append(group, *bodies[number : number + 4])
     for member in group.members:
         stream_of(member).log.seal()
         member.checkpoint()
@@ -158,9 +160,35 @@ def test_readers_find_no_difference_and_the_disk_does() -> None:
     log = stream_of(member).log
     assert (log.unpacked_octets, list(log.page_ends(0))) == (before, ends)
     assert bodies_of(member) == BODIES
-    assert pass_over(member) == Packed(0, 0, 0, False)
+    assert pass_over(member) == Packed(0, 0, 0, 0, False)
     report = inspect_folder(member.disk)
     assert [(queue.pages, queue.bad) for queue in report.queues] == [(pages, ())]
+
+
+@pytest.mark.parametrize("pattern", ["prpp", "rrrp", "rp" + 12 * "p", 12 * "r" + 12 * "p", 30 * "p" + 30 * "r"])
+@pytest.mark.parametrize("pages", [1, 3, MOST_PAGES])
+def test_pages_that_do_not_pay_keep_no_file_of_which_the_rest_is_packed(
+    pattern: str, pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """p: a page that pays, r: one that does not. However the passes fall."""
+    monkeypatch.setattr(packing, "MOST_PAGES", pages)
+    monkeypatch.setattr(quorum_world, "PAGE_SEGMENT_BYTES", 12_000)  # a handful of pages
+    chance = random.Random(1)
+    bodies = []
+    for kind in (pattern * 60)[:60]:
+        bodies += [chance.randbytes(600) if kind == "r" else b"%03d" % chance.randrange(99) * 50 for _ in range(4)]
+    group = cooled(bodies=bodies)
+    (member,) = group.members
+    log, store = stream_of(member).log, member.pager.page_store
+    while (found := pass_over(member)) is not None and found.has_more:
+        member.checkpoint()
+    for _ in range(2):
+        member.checkpoint()
+    lives = store.live_bytes(STREAM)
+    assert lives == log.octets + 24 * len(log.parts())
+    assert store.disk_bytes(STREAM) <= lives * 8 / 7
+    member.restart(group.log)
+    assert bodies_of(member) == bodies
 
 
 def test_what_is_new_and_in_ram_is_left_alone() -> None:
@@ -168,7 +196,7 @@ def test_what_is_new_and_in_ram_is_left_alone() -> None:
     (member,) = group.members
     append(group, *BODIES)
     stream_of(member).log.seal()
-    assert pass_over(member) == Packed(0, 0, 0, False)
+    assert pass_over(member) == Packed(0, 0, 0, 0, False)
 
 
 def test_somebody_who_reads_the_oldest_page_holds_up_nothing() -> None:
