@@ -69,6 +69,11 @@ class _SegmentFile:
         self.live_bytes = 0
         self.live_pages = 0
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether something of it is alive, and that is less than half."""
+        return self.live_pages > 0 and 2 * self.live_bytes < self.disk_bytes
+
 
 class _QueueFiles:
     """The segment files of one queue. `active` is the segment that is appended to, `placed` the one that has pages
@@ -378,6 +383,15 @@ class PageStore:
                         path = page_path(queue_id, location.segment)
                         self._disk.read_ahead(path, location.offset, location.disk_bytes)
 
+    def drop_ahead(self, queue_id: int, location: PageLocation) -> None:
+        """Nobody reads this page any more, though its place may be kept: forget what was fetched ahead of it."""
+        self._ahead.drop(queue_id, location)
+
+    def is_sparse(self, queue_id: int, number: int) -> bool:
+        """As `sparse_segments`, of one."""
+        queue = self._queues[queue_id]
+        return number != queue.active and queue.segments[number].is_sparse
+
     def release(self, queue_id: int, location: PageLocation, position: int = 0) -> None:
         """The page is dead. `position`: how far the journal must be synced before that is durable (0: it is
         already). A queue that was dropped has taken its pages along.
@@ -559,7 +573,7 @@ class PageStore:
         return sorted(
             number
             for number, segment in queue.segments.items()
-            if number != queue.active and segment.live_pages and 2 * segment.live_bytes < segment.disk_bytes
+            if number != queue.active and segment.is_sparse
         )
 
     # Segments
