@@ -262,7 +262,7 @@ class PageStore:
     def write_beside(
         self, queue_id: int, number: int, page: Octets, is_packed: bool = False
     ) -> tuple[PageLocation, Pending]:
-        """Write a page at the end of a file of `begin_segment`, in the background where the disk has one. Nobody may
+        """Write a page at the end of a file of `begin_segment`, where the disk rewrites files. Nobody may
         read it, and no checkpoint name it, before `sync_beside`. Its result may raise OSError: the page is to be
         released then, and the file has no more of them."""
         segment = self._queues[queue_id].segments[number]
@@ -272,12 +272,12 @@ class PageStore:
         segment.live_pages += 1
         kind = RecordKind.PACKED_PAGE if is_packed else RecordKind.PAGE
         work = partial(_write, self._disk, queue_id, location, kind, page)
-        return location, self._disk.in_background(work) or _AtOnce(work)
+        return location, self._disk.rewrite(work) or _AtOnce(work)
 
     def sync_beside(self, queue_id: int, numbers: Iterable[int]) -> Pending:
         """Make the pages durable that were written so to these files, in the same way."""
         work = partial(_sync, self._disk, [page_path(queue_id, number) for number in numbers], _folder(queue_id))
-        return self._disk.in_background(work) or _AtOnce(work)
+        return self._disk.rewrite(work) or _AtOnce(work)
 
     def has_segment(self, queue_id: int, number: int) -> bool:
         """Whether a segment of a queue is there, as far as is known."""
@@ -329,10 +329,10 @@ class PageStore:
         return self._disk.in_background(fetch) or _AtOnce(fetch)
 
     def begin_packing(self, queue_id: int, location: PageLocation) -> Pending:
-        """Read a page and pack it, in the background where the disk has one. The result is what `write_beside` takes as
+        """Read a page and pack it, where the disk rewrites files. The result is what `write_beside` takes as
         packed, b"" where it does not pay; it raises as that of `begin_load` does."""
         work = partial(_packed, self._disk, queue_id, location)
-        return self._disk.in_background(work) or _AtOnce(work)
+        return self._disk.rewrite(work) or _AtOnce(work)
 
     def verify(self, queue_id: int, location: PageLocation) -> None:
         """Read and check a page, and keep nothing of it: from any thread. Raises as `read` does."""
