@@ -122,6 +122,9 @@ class ForgetfulDisk:
     def in_background(self, work: Callable[[], bytes]) -> None:
         """Nothing runs beside."""
 
+    def rewrite(self, work: Callable[[], bytes]) -> None:
+        """Nothing is."""
+
     def free_bytes(self) -> int:
         return 1 << 40
 

@@ -28,7 +28,7 @@ cdef class Pager:
     cpdef int unacked_allowed(self) except -1
     cpdef int store(self, unsigned long long queue_id, Page page) except -1
     cpdef int drop(self, Page page) except -1
-    cpdef int load(self, unsigned long long queue_id, Page page) except -1
+    cpdef int load(self, unsigned long long queue_id, Page page, Py_ssize_t size=*) except -1
     cpdef int load_to_unpack(self, unsigned long long queue_id, Page page) except -1
     cdef int _loaded(self, Page page, Py_ssize_t size) except -1
     @cython.locals(count=Py_ssize_t, begin=Py_ssize_t, page=Page)

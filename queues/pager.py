@@ -121,10 +121,10 @@ class Pager:
             self.used -= page.size
             page.data = None
 
-    def load(self, queue_id: int, page: Page) -> None:
-        """Bring the octets of a stored page back to RAM."""
+    def load(self, queue_id: int, page: Page, size: int = 0) -> None:
+        """Bring the octets of a stored page back to RAM. size: how many, where it may be packed (PageStore.read)."""
         if page.data is None:
-            page.data = self.page_store.read(queue_id, page.location)
+            page.data = self.page_store.read(queue_id, page.location, size)
             page.start = 0
             self._loaded(page, len(page.data))
 

@@ -115,6 +115,10 @@ class Disk(Protocol):
         """Run it beside everything else; None: this disk cannot, or has enough to do."""
         ...
 
+    def rewrite(self, work: Callable[[], bytes]) -> Pending | None:
+        """As `in_background`, for what writes files anew and may take long: nobody who reads waits for it."""
+        ...
+
     def free_bytes(self) -> int:
         """Octets that can still be written."""
         ...
@@ -135,7 +139,7 @@ class _Descriptor:
 class FileDisk:
     """A folder of the operating system as a Disk. Safe to use from the loop's and the I/O thread at once.
 
-    `background` runs a piece of work in another thread (an executor's `submit`).
+    `background` runs a piece of work in another thread (an executor's `submit`), and `rewriting` what writes files anew.
 
     At most `max_descriptors` files stay open, however many there are. A file with unsynced octets is synced
     before it loses its descriptor, since the kernel reports a failed write-back only to a descriptor that was
@@ -148,9 +152,11 @@ class FileDisk:
         max_descriptors: int = MAX_DESCRIPTORS,
         is_read_only: bool = False,
         background: Callable[[Callable[[], Any]], Pending] | None = None,
+        rewriting: Callable[[Callable[[], Any]], Pending] | None = None,
     ) -> None:
         self.root = os.fspath(root)
         self._background = background
+        self._rewriting = rewriting
         self.is_read_only = is_read_only
         self._max_descriptors = max_descriptors
         self._descriptors: OrderedDict[str, _Descriptor] = OrderedDict()
@@ -235,6 +241,9 @@ class FileDisk:
 
     def in_background(self, work: Callable[[], bytes]) -> Pending | None:
         return None if self._background is None else self._background(work)
+
+    def rewrite(self, work: Callable[[], bytes]) -> Pending | None:
+        return None if self._rewriting is None else self._rewriting(work)
 
     # Writing
 

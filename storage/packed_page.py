@@ -26,13 +26,15 @@ def pack(page: bytes) -> bytes:
     return _HEAD.pack(_ZLIB, len(page)) + packed if of * (_HEAD.size + len(packed)) <= most * len(page) else b""
 
 
-def unpack(payload: bytes) -> bytes:
-    """The page. Raises ValueError for what `pack` has not made."""
+def unpack(payload: bytes, size: int) -> bytes:
+    """The page, of so many octets: no room is made for more. Raises ValueError for what `pack` has not made of one."""
     if len(payload) < _HEAD.size:
         raise ValueError(f"a packed page of {len(payload)} octets has no head")
     way, length = _HEAD.unpack_from(payload)
     if way != _ZLIB:
         raise ValueError(f"a page is packed in way {way}, which this program does not know: update it")
+    if length != size:
+        raise ValueError(f"a packed page of {length} octets, and {size} were packed there")
     unpacking = zlib.decompressobj()
     try:
         page = unpacking.decompress(memoryview(payload)[_HEAD.size :], length + 1)

@@ -11,15 +11,16 @@ Invariants:
 2. A segment file is removed when no page in it is live any more and whatever says that they are dead is
    durable (`release` takes the journal position of that, `synced` says how far the journal is).
 3. A packed page (packed_page.py) is unpacked where it is read, in the thread that reads it; whoever asks for a page
-   with `read`, `begin_load` or `read_pages_ahead` does not see the difference. `take` and `begin_read` are for pages
-   that are never packed.
+   with `read`, `begin_load` or `read_pages_ahead` does not see the difference, and says how many octets it has: a
+   page of any other size is damaged, and no room is made for it. `take` and `begin_read` are for pages that are never
+   packed.
 4. Segment numbers of a queue are never used twice while a file, a live page or this object remembers them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -67,6 +68,11 @@ class _SegmentFile:
         self.disk_bytes = disk_bytes
         self.live_bytes = 0
         self.live_pages = 0
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether something of it is alive, and that is less than half."""
+        return self.live_pages > 0 and 2 * self.live_bytes < self.disk_bytes
 
 
 class _QueueFiles:
@@ -249,10 +255,14 @@ class PageStore:
         """Whether a file has as much as one should have."""
         return self._queues[queue_id].segments[number].disk_bytes >= self._segment_bytes
 
+    def file_bytes(self, queue_id: int, number: int) -> int:
+        """Octets of a file, what is dead there included."""
+        return self._queues[queue_id].segments[number].disk_bytes
+
     def write_beside(
         self, queue_id: int, number: int, page: Octets, is_packed: bool = False
     ) -> tuple[PageLocation, Pending]:
-        """Write a page at the end of a file of `begin_segment`, in the background where the disk has one. Nobody may
+        """Write a page at the end of a file of `begin_segment`, where the disk rewrites files. Nobody may
         read it, and no checkpoint name it, before `sync_beside`. Its result may raise OSError: the page is to be
         released then, and the file has no more of them."""
         segment = self._queues[queue_id].segments[number]
@@ -260,16 +270,14 @@ class PageStore:
         segment.disk_bytes += location.disk_bytes
         segment.live_bytes += location.disk_bytes
         segment.live_pages += 1
-        position = page_position(number, location.offset)
         kind = RecordKind.PACKED_PAGE if is_packed else RecordKind.PAGE
-        header = pack_header(kind, queue_id & 0xFFFFFFFF, position, page)
-        work = partial(_write, self._disk, page_path(queue_id, number), location.offset, [header, page])
-        return location, self._disk.in_background(work) or _AtOnce(work)
+        work = partial(_write, self._disk, queue_id, location, kind, page)
+        return location, self._disk.rewrite(work) or _AtOnce(work)
 
     def sync_beside(self, queue_id: int, numbers: Iterable[int]) -> Pending:
         """Make the pages durable that were written so to these files, in the same way."""
         work = partial(_sync, self._disk, [page_path(queue_id, number) for number in numbers], _folder(queue_id))
-        return self._disk.in_background(work) or _AtOnce(work)
+        return self._disk.rewrite(work) or _AtOnce(work)
 
     def has_segment(self, queue_id: int, number: int) -> bool:
         """Whether a segment of a queue is there, as far as is known."""
@@ -291,11 +299,12 @@ class PageStore:
             self._unwritten.pop((queue_id, location), None)
             self.unwritten_bytes -= len(page)
 
-    def read(self, queue_id: int, location: PageLocation) -> bytes:
-        """The page. Raises CorruptRecord when it is not the one that was appended there, OSError."""
+    def read(self, queue_id: int, location: PageLocation, size: int = 0) -> bytes:
+        """The page. size: its octets, which are more than those of its place where it is packed; 0: it never is. Raises
+        CorruptRecord when it is not the one that was appended there, OSError."""
         found = self._ahead.take(queue_id, location)
         if found is None:
-            return fetch_page(self._disk, queue_id, location)
+            return fetch_page(self._disk, queue_id, location, size or location.length)
         data, start = found
         return data[start : start + location.length] if start else data  # it was fetched alone
 
@@ -313,17 +322,17 @@ class PageStore:
         fetch = partial(read_stretch, self._disk, queue_id, [location])
         return self._disk.in_background(fetch) or _AtOnce(fetch), HEADER_BYTES
 
-    def begin_load(self, queue_id: int, location: PageLocation) -> Pending:
-        """As `begin_read`; the result is the page and nothing else. What the disk cannot read is damage to it, as who
-        asks can leave that page alone: it raises CorruptRecord, and SyncFailed."""
-        fetch = partial(_fetch_or_damaged, self._disk, queue_id, location)
+    def begin_load(self, queue_id: int, location: PageLocation, size: int) -> Pending:
+        """As `begin_read`; the result is the page of so many octets and nothing else. What the disk cannot read is
+        damage to it, as who asks can leave that page alone: it raises CorruptRecord, and SyncFailed."""
+        fetch = partial(_fetch_or_damaged, self._disk, queue_id, location, size)
         return self._disk.in_background(fetch) or _AtOnce(fetch)
 
     def begin_packing(self, queue_id: int, location: PageLocation) -> Pending:
-        """Read a page and pack it, in the background where the disk has one. The result is what `write_beside` takes as
+        """Read a page and pack it, where the disk rewrites files. The result is what `write_beside` takes as
         packed, b"" where it does not pay; it raises as that of `begin_load` does."""
         work = partial(_packed, self._disk, queue_id, location)
-        return self._disk.in_background(work) or _AtOnce(work)
+        return self._disk.rewrite(work) or _AtOnce(work)
 
     def verify(self, queue_id: int, location: PageLocation) -> None:
         """Read and check a page, and keep nothing of it: from any thread. Raises as `read` does."""
@@ -368,11 +377,20 @@ class PageStore:
         """As `read_ahead`, of pages that may be packed: each alone, with the octets that it has in RAM."""
         for location, size in wanted:
             if not self._ahead.has(queue_id, location):
-                work = partial(fetch_page, self._disk, queue_id, location)
+                work = partial(fetch_page, self._disk, queue_id, location, size)
                 if not self._ahead.start(queue_id, {location: 0}, size, work):
                     with suppress(FileNotFoundError):
                         path = page_path(queue_id, location.segment)
                         self._disk.read_ahead(path, location.offset, location.disk_bytes)
+
+    def drop_ahead(self, queue_id: int, location: PageLocation) -> None:
+        """Nobody reads this page any more, though its place may be kept: forget what was fetched ahead of it."""
+        self._ahead.drop(queue_id, location)
+
+    def is_sparse(self, queue_id: int, number: int) -> bool:
+        """As `sparse_segments`, of one."""
+        queue = self._queues[queue_id]
+        return number != queue.active and queue.segments[number].is_sparse
 
     def release(self, queue_id: int, location: PageLocation, position: int = 0) -> None:
         """The page is dead. `position`: how far the journal must be synced before that is durable (0: it is
@@ -555,7 +573,7 @@ class PageStore:
         return sorted(
             number
             for number, segment in queue.segments.items()
-            if number != queue.active and segment.live_pages and 2 * segment.live_bytes < segment.disk_bytes
+            if number != queue.active and segment.is_sparse
         )
 
     # Segments
@@ -634,23 +652,26 @@ def read_stretch(disk: Disk, queue_id: int, stretch: list[PageLocation]) -> byte
     return data
 
 
-def fetch_page(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
-    """A page, checked and unpacked. It only reads: it may run in any thread. Raises CorruptRecord, OSError."""
+def fetch_page(disk: Disk, queue_id: int, location: PageLocation, size: int) -> bytes:
+    """A page of so many octets, checked and unpacked. It only reads: it may run in any thread. Raises CorruptRecord,
+    OSError."""
     data = read_stretch(disk, queue_id, [location])
     payload = data[HEADER_BYTES:]
     found = check_header(data[:HEADER_BYTES])
-    if isinstance(found, Fault) or found[0] != RecordKind.PACKED_PAGE:
-        return payload
     try:
-        return unpack(payload)
+        if not isinstance(found, Fault) and found[0] == RecordKind.PACKED_PAGE:
+            return unpack(payload, size)
+        if len(payload) != size:
+            raise ValueError(f"the page has {len(payload)} octets, and not {size}")
+        return payload
     except ValueError as error:
         raise CorruptRecord(page_path(queue_id, location.segment), location.offset, str(error)) from None
 
 
-def _fetch_or_damaged(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
+def _fetch_or_damaged(disk: Disk, queue_id: int, location: PageLocation, size: int) -> bytes:
     """See `begin_load`."""
     try:
-        return fetch_page(disk, queue_id, location)
+        return fetch_page(disk, queue_id, location, size)
     except SyncFailed:
         raise
     except OSError as error:
@@ -658,12 +679,14 @@ def _fetch_or_damaged(disk: Disk, queue_id: int, location: PageLocation) -> byte
 
 
 def _packed(disk: Disk, queue_id: int, location: PageLocation) -> bytes:
-    return pack(_fetch_or_damaged(disk, queue_id, location))
+    return pack(_fetch_or_damaged(disk, queue_id, location, location.length))
 
 
-def _write(disk: Disk, path: str, offset: int, buffers: Sequence[Octets]) -> bytes:
+def _write(disk: Disk, queue_id: int, location: PageLocation, kind: RecordKind, page: Octets) -> bytes:
     """From any thread."""
-    disk.write(path, offset, buffers)
+    position = page_position(location.segment, location.offset)
+    header = pack_header(kind, queue_id & 0xFFFFFFFF, position, page)
+    disk.write(page_path(queue_id, location.segment), location.offset, [header, page])
     return b""
 
 

@@ -102,8 +102,8 @@ def _serve(
     management = ManagementProcess(config, token)
     listeners = Listeners(config, has_own=management.is_wanted)
     cluster = ClusterSide(config)
-    reader = started_thread("read")
-    disk = FileDisk(config.data_dir, background=reader.submit)
+    reader, rewriter = started_thread("read"), started_thread("rewrite")
+    disk = FileDisk(config.data_dir, background=reader.submit, rewriting=rewriter.submit)
     disk.lock()
     try:
         config = cluster.settle(disk)
@@ -129,6 +129,7 @@ def _serve(
         cluster.close_sockets()
         listeners.close_sockets()
         reader.shutdown(cancel_futures=True)
+        rewriter.shutdown(cancel_futures=True)
         disk.close()
 
 

@@ -1,7 +1,7 @@
 """Compaction: a pass over the pages of a stream on this member, which leaves of each key its newest record.
 
     the new part of the log -> the newest offset of each key -> all pages up to there, without what is superseded
-    -> new files, synced -> the log's pages are these (StreamLog.replace) -> a checkpoint names them -> the old ones go
+    -> new files, synced -> the log's pages are these (StreamLog.succeed) -> a checkpoint names them -> the old ones go
 
 It is done in slices on the loop; pages are read, written and synced in the background, where the disk has one.
 
@@ -17,6 +17,8 @@ Invariants:
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -25,10 +27,14 @@ from queues.page import Page
 from queues.pager import Pager
 from queues.stream.keys import find_key, is_empty
 from queues.stream.log import Part, Stored, StreamLog, split_page, stored_octets
+from queues.stream.successors import Successors
 from storage.disk import Pending
+from storage.errors import CorruptRecord
 
 #: Records that are looked at in a slice: some 100 microseconds.
 _SLICE = 32
+#: Pages that are looked at in a slice of which nothing is read.
+_PAGES = 256
 #: Octets of a hash that stands for a key: two keys with the same are not to be met with.
 _HASH_BYTES = 16
 #: What a key takes in RAM at most, octets: its hash, an offset, and their place in a dictionary.
@@ -75,11 +81,9 @@ class Pass:
         # What is made.
         self._end = 0
         self._begin = 0
-        self._sparse: frozenset[int] = frozenset()
         self._pieces: list[bytes] = []
         self._size = self._time = self._next = 0
-        self._new: list[Part] = []
-        self._written: list[Part] = []
+        self._new = Successors()
         self._files: list[int] = []
         # What is found.
         self._records = self._tombstones = self._first = self._first_time = 0
@@ -89,23 +93,26 @@ class Pass:
         OSError; the log is as it was then."""
         log = self._log
         try:
-            parts = log.stored_parts(self._rules.below)
+            parts = yield from self._stored_parts()
             if not parts or self._end_of(parts) < log.compacted.below:
                 return None
             parts = parts[: (yield from self._gather(parts))]
             self._begin, self._end = parts[0].page.first, self._end_of(parts)
-            self._sparse = frozenset(self._store.sparse_segments(log.queue_id))
             for part in parts:
                 yield from self._rewrite(part)
+                yield from self._pause()
             yield from self._flush(parts[-1].page.last + 1)
-            if self._written:
+            if self._new.written:
                 yield from self._wait(self._store.sync_beside(log.queue_id, self._files))
-        except BaseException:
-            self._give_up()
+            before = log.octets
+            if self._new.written:
+                yield from self._succeed(parts)
+        except (Overtaken, CorruptRecord, OSError):
+            yield from self._give_up()
             raise
-        before = log.octets
-        if self._written:
-            log.replace(parts, self._new)
+        except BaseException:
+            deque(self._give_up(), 0)
+            raise
         compacted = log.compacted
         compacted.below = max(self._end, compacted.below)
         compacted.tombstones, compacted.first, compacted.time = self._tombstones, self._first, self._first_time
@@ -114,11 +121,40 @@ class Pass:
     def _end_of(self, parts: list[Part]) -> int:
         return min(self._rules.below, parts[-1].page.last + 1)
 
-    def _give_up(self) -> None:
-        for part in self._written:
+    def _stored_parts(self) -> Generator[None, None, list[Part]]:
+        """The oldest pages that lie on the disk."""
+        log, below = self._log, self._rules.below
+        parts = found = log.stored_parts(log.first, below, _PAGES)
+        while len(found) == _PAGES:
+            yield from self._slice()
+            found = log.stored_parts(parts[-1].page.last + 1, below, _PAGES)
+            if found and found[0].page.first != parts[-1].page.last + 1:  # there is no page with that offset
+                break
+            parts += found
+        return parts
+
+    def _succeed(self, parts: list[Part]) -> Steps:
+        """The log's pages are the new ones, and those of which they are made go."""
+        log, last = self._log, parts[-1]
+        for _ in self._new.count_octets(last.before + last.taken):
+            yield from self._pause()
+        while log.name_some(_PAGES, last.page.last + 1):
+            yield from self._slice()
+        log.succeed(last.page.last + 1, self._new)
+        self._new = Successors()  # they are the log's
+        while log.let_go(_SLICE):
+            yield from self._slice()
+        while parts:  # to forget them takes time, too
+            del parts[-_PAGES:]
+            yield from self._slice()
+
+    def _give_up(self) -> Iterator[None]:
+        for number, part in enumerate(self._new.written):
             location = part.page.location
             if self._store.has_segment(self._log.queue_id, location.segment):
                 self._store.release(self._log.queue_id, location)
+            if number % _SLICE == _SLICE - 1:
+                yield None
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -133,9 +169,13 @@ class Pass:
         """The end of a slice, now and then."""
         self._looked += 1
         if self._looked % _SLICE == 0:
-            yield None
-            if not self._is_live():
-                raise Overtaken
+            yield from self._slice()
+
+    def _slice(self) -> Iterator[None]:
+        """The end of one."""
+        yield None
+        if not self._is_live():
+            raise Overtaken
 
     def _octets_of(self, part: Part) -> Generator[Pending, None, bytes | None]:
         """None: retention has taken the page."""
@@ -144,7 +184,7 @@ class Pass:
             return page.data
         location = page.location
         if location is not None:
-            pending = self._store.begin_load(self._log.queue_id, location)
+            pending = self._store.begin_load(self._log.queue_id, location, part.taken)
             yield pending
             if not self._is_live():
                 raise Overtaken
@@ -160,14 +200,13 @@ class Pass:
         """The newest offset of each key in what is not compacted yet, as far as there is room. Returns how many pages
         that makes."""
         newest, key_of, compacted = self._newest, self._key_of, self._log.compacted
-        is_begun = False
-        for number, part in enumerate(parts):
+        begin = bisect_left(parts, compacted.below, key=lambda part: part.page.last)
+        for number in range(begin, len(parts)):
+            part = parts[number]
             page = part.page
-            if page.last < compacted.below:
-                continue
-            if is_begun and len(newest) >= self._rules.most_keys:
+            if number > begin and len(newest) >= self._rules.most_keys:
                 return number
-            is_begun = True
+            yield from self._pause()
             octets = yield from self._octets_of(part)
             if octets is None:
                 continue
@@ -185,6 +224,7 @@ class Pass:
         octets = yield from self._octets_of(part)
         page = part.page
         if octets is None:
+            self._new.replace(part)
             if not self._pieces:
                 self._begin = page.last + 1
             return
@@ -210,9 +250,10 @@ class Pass:
         is_large = 2 * len(octets) >= self._page_bytes
         if is_large and not is_changed and not has_gap and not self._keeps_a_file(page):
             yield from self._flush(page.first)
-            self._new.append(part)
+            self._new.keep(part)
             self._begin = page.last + 1
             return
+        self._new.replace(part)
         for stored, piece in pieces:
             if self._size >= self._page_bytes:
                 yield from self._flush(self._next)
@@ -224,7 +265,8 @@ class Pass:
 
     def _keeps_a_file(self, page: Page) -> bool:
         """Whether it lies in a file of which little is alive, and which can go when it is written anew."""
-        return page.location is not None and page.location.segment in self._sparse
+        location = page.location
+        return location is not None and self._store.is_sparse(self._log.queue_id, location.segment)
 
     def _stays(self, stored: Stored, offset: int, at: int) -> bool:
         """Whether a record is needed; tombstones that are, are counted."""
@@ -258,9 +300,7 @@ class Pass:
         location, pending = store.write_beside(queue_id, self._files[-1], data)
         page = Page(None, end - self._begin, self._begin, end - 1, 0)
         page.location = location
-        part = Part(self._time, page)
-        self._new.append(part)
-        self._written.append(part)
+        self._new.write(Part(self._time, page))
         self._begin, self._pieces, self._size = end, [], 0
         yield from self._wait(pending)
 

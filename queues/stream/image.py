@@ -116,6 +116,7 @@ class StreamPart:
         self._first = page.first
         self._location: PageLocation | None = page.location
         self._data = page.data
+        self._size = part.taken
 
     def encode(self, pager: Pager) -> tuple[int, bytes]:
         """As a record. Raises CorruptRecord, OSError where the page has to be read."""
@@ -126,7 +127,7 @@ class StreamPart:
         data = self._data
         if data is None:
             assert self._location is not None  # what is not in RAM is on disk
-            data = pager.page_store.read(self._queue_id, self._location)
+            data = pager.page_store.read(self._queue_id, self._location, self._size)
         return STREAM_PAGE, buffer.take() + data
 
 

@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from queues.page import Page
 from queues.pager import Pager
@@ -34,6 +36,9 @@ from queues.stream.compacted import Compacted
 from queues.stream.place import Place
 from storage.disk import Pending
 from storage.page_store import PageLocation
+
+if TYPE_CHECKING:
+    from queues.stream.successors import Successors
 
 _HEAD = struct.Struct(">QQL")
 HEAD_BYTES = _HEAD.size
@@ -111,6 +116,7 @@ class StreamLog:
         self.packed = 0
         self._pager = pager
         self._parts: list[Part] = []
+        self._leaving: deque[Iterator[Part]] = deque()  # of which `_parts` has none
         self._warm: dict[Part, None] = {}
         self._tail: list[Stored] = []
         self._tail_bytes = 0
@@ -201,9 +207,10 @@ class StreamLog:
 
     def discard(self) -> None:
         """The stream is gone: give everything back."""
-        for part in self._parts:
+        for part in chain(self._parts, *self._leaving):
             self._release(part)
         self._parts = []
+        self._leaving.clear()
         self.names.clear()
         self._drop_tail()
 
@@ -218,6 +225,7 @@ class StreamLog:
                 page.data = None
         self._warm = {}
         self._parts = []
+        self._leaving.clear()
         self.names.clear()
         self._drop_tail()
         return octets
@@ -236,6 +244,8 @@ class StreamLog:
             page.is_named = True  # it goes as what a checkpoint names goes, when the entry is not needed either
         self._warm.pop(part, None)
         part.chunks = None
+        if page.location is not None:  # a checkpoint gives it back: until then nobody wants what was fetched there
+            self._pager.page_store.drop_ahead(self.queue_id, page.location)
         self._pager.release(self.queue_id, page)
 
     def page_out(self, want_bytes: int) -> int:
@@ -284,7 +294,7 @@ class StreamLog:
         if part.chunks is None:
             if page.data is None:
                 self._fetch_ahead(place + 1)
-                self._pager.load(self.queue_id, page)
+                self._pager.load(self.queue_id, page, part.taken)
             assert page.data is not None
             part.chunks = list(split_page(page.data, page.first, part.time))
         chunks = part.chunks
@@ -345,10 +355,12 @@ class StreamLog:
 
     # -- compaction ----------------------------------------------------------------------------------------------------
 
-    def stored_parts(self, below: int) -> list[Part]:
-        """The oldest pages that lie on the disk, as far as they begin before this offset."""
+    def stored_parts(self, offset: int, below: int, most: int) -> list[Part]:
+        """The pages from the one with this offset on, so many at most, up to one that does not lie on the disk, or
+        begins at `below` or behind it."""
+        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
         found: list[Part] = []
-        for part in self._parts:
+        for part in self._parts[place : place + most]:
             if part.page.first >= below or not self._is_stored(part):
                 break
             found.append(part)
@@ -385,34 +397,54 @@ class StreamLog:
         """The first offset that is in no page yet."""
         return self._tail[0].first if self._tail else self.next
 
-    def replace(self, old: list[Part], new: list[Part]) -> None:
-        """The pages `old`, which were the oldest ones, are these from now on: they have a place each and lie on the
-        disk, and some may be the same. What retention has taken meanwhile goes of both."""
-        places = {part: place for place, part in enumerate(old)}
-        left = old[places[self._parts[0]] :] if self._parts and self._parts[0] in places else []
-        stay = [part for part in new if left and part.page.last >= self.first]
-        kept = dict.fromkeys(stay)
-        names = bytearray()
-        for part in stay:
-            page = part.page
-            if part not in places:
-                self.octets += page.location.length
-                self.packed = min(self.packed, page.first)
-            if not page.is_named:
-                page.is_named = True
-                self.named_bytes += page.location.length
-            names += part.name()
-        behind = left[-1].before + left[-1].taken if left else 0
-        for part in reversed(stay):
-            part.before = behind = behind - part.taken
-        for part in left:
-            if part not in kept:
+    def name_some(self, most: int, below: int) -> bool:
+        """Name the places of the next pages that begin before this offset, so many at most: they lie on the disk.
+        Returns whether there are more."""
+        place = len(self.names) // _NAME.size
+        for part in self._parts[place : place + most]:
+            if part.page.first >= below:
+                return False
+            self._name(part)
+        return place + most < len(self._parts)
+
+    def succeed(self, end: int, new: Successors) -> None:
+        """The oldest pages, up to this offset, are these from now on; they have names. What retention has taken
+        meanwhile goes of both. However many there are, nothing is done for each of them: `let_go` follows."""
+        count = bisect_right(self._parts, end - 1, key=_first_of)
+        first = self.first if count else end
+        stay = bisect_right(new.parts, first - 1, key=_last_of)
+        unwanted = bisect_right(new.written, first - 1, key=_last_of)
+        if count:
+            replaced = bisect_right(new.replaced, self._parts[0].page.first - 1, key=_first_of)
+            self._leaving.append(islice(new.replaced, replaced, None))
+        self._leaving.append(islice(new.written, unwanted))
+        if unwanted < len(new.written):
+            self.packed = min(self.packed, new.written[unwanted].page.first)
+        self.octets += new.octets
+        self.named_bytes += new.octets
+        self.names[: count * _NAME.size] = new.names[stay * _NAME.size :]
+        self._parts[:count] = new.parts[stay:]
+        self._warm = dict.fromkeys([self._as_it_is(part) for part in self._warm])
+
+    def _as_it_is(self, part: Part) -> Part:
+        """A page that is in RAM, as the log has it now."""
+        place = bisect_right(self._parts, part.page.first, key=_first_of) - 1
+        if place < 0 or self._parts[place].page is not part.page:
+            return part
+        self._parts[place].chunks = part.chunks
+        return self._parts[place]
+
+    def let_go(self, most: int) -> bool:
+        """Give the places of pages back that others have succeeded, so many at most. Returns whether there are more."""
+        leaving = self._leaving
+        while leaving:
+            for part in islice(leaving[0], most):
                 self._release(part)
-        for part in new:
-            if part not in kept and part not in places:
-                self._pager.release(self.queue_id, part.page)
-        self.names[: len(left) * _NAME.size] = names
-        self._parts[: len(left)] = stay
+                most -= 1
+            if not most:
+                return True
+            leaving.popleft()
+        return False
 
     # -- packing -------------------------------------------------------------------------------------------------------
 
@@ -431,24 +463,29 @@ class StreamLog:
             found.append(part)
         return found
 
-    def put_packed(self, part: Part, location: PageLocation) -> bool:
-        """A page has this place from now on, where it lies packed, on the disk. False: the page is not there any
-        more."""
+    def parts_around(self, offset: int, most: int) -> list[Part]:
+        """The page with this offset, so many before it, and as many behind it."""
+        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
+        return self._parts[max(place - most, 0) : place + 1 + most]
+
+    def put(self, part: Part, location: PageLocation) -> bool:
+        """A page has this place from now on, where it lies on the disk, packed or as it is. False: the page is not
+        there any more."""
         place = bisect_right(self._parts, part.page.first, key=_first_of) - 1
         if place < 0 or self._parts[place] is not part:
             return False
         page = Page(None, part.page.count, part.page.first, part.page.last, 0)
         page.location = location
-        packed = Part(part.time, page)
-        packed.taken, packed.before = part.taken, part.before
+        new = Part(part.time, page)
+        new.taken, new.before = part.taken, part.before
         begin = place * _NAME.size
         if begin < len(self.names):
             page.is_named = True
             self.named_bytes += location.length
-            self.names[begin : begin + _NAME.size] = packed.name()
+            self.names[begin : begin + _NAME.size] = new.name()
         self.octets += location.length
         self._release(part)
-        self._parts[place] = packed
+        self._parts[place] = new
         return True
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
@@ -568,6 +605,10 @@ def _first_of(part: Part) -> int:
 
 def _offset_of(stored: Stored) -> int:
     return stored.first
+
+
+def _last_of(part: Part) -> int:
+    return part.page.last
 
 
 def _time_of(part: Part) -> int:

@@ -1,17 +1,19 @@
 """Packing: pages of a stream that have left RAM are compressed where they lie on the disk.
 
     pages on the disk alone -> read and compressed in the background -> new files, synced -> the log's pages are these
-    (StreamLog.put_packed) -> a checkpoint names them -> the old places go
+    (StreamLog.put) -> a checkpoint names them -> the old places go
 
 Invariants:
 1. What a page has is not touched: whoever reads it gets what was there before, octet for octet.
 2. A packed page is on the disk before the log has it, and its old place stays until a checkpoint without it is there.
 3. A pass looks at MOST_PAGES pages, and has one of them in RAM; the loop does nothing to their octets.
+4. A page that does not pay to be packed keeps no file alive of which it is a part: what is left in such a file is
+   written into the new one as it is, in the pass that has looked at the last page there, if that gives back enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 from queues.pager import Pager
@@ -21,16 +23,27 @@ from storage.page_store import PageLocation
 
 #: Pages of one pass: their files are synced together.
 MOST_PAGES = 64
+#: What is left in a file is looked for among so many pages on either side: a file has fewer (page_store.SEGMENT_BYTES),
+#: but for one of large chunks with small ones between them.
+_NEIGHBOURS = 512
+#: The rest of a file is written anew if it is at most this part of it: as much as a page has to gain (packed_page.py).
+_WORTH = (7, 8)
 
 
 class Packed(NamedTuple):
-    """pages: how many were looked at. before, after: octets of those that are packed now. has_more: a pass that comes
-    at once finds something to do."""
+    """pages: how many were looked at. before, after: octets of those that are packed now. moved: pages that lie
+    elsewhere, as they were. has_more: a pass that comes at once finds something to do."""
 
     pages: int
     before: int
     after: int
+    moved: int
     has_more: bool
+
+    @property
+    def has_old_places(self) -> bool:
+        """Whether there are some that a checkpoint lets go of."""
+        return bool(self.after or self.moved)
 
 
 class Packing:
@@ -52,24 +65,30 @@ class Packing:
             for part in parts:
                 if not (yield from self._pack(part)):
                     return None
+            for part in self._left_behind(parts):
+                if not (yield from self._move(part)):
+                    return None
             if self._written:
                 pending = store.sync_beside(log.queue_id, self._files)
                 yield pending
                 if not self._is_live():
                     return None
                 pending.result()
-            before = after = 0
+            before = after = moved = 0
             while self._written:
                 part, location = self._written.pop()
-                if log.put_packed(part, location):
-                    before, after = before + part.taken, after + location.length
+                if log.put(part, location):
+                    if location.length == part.taken:
+                        moved += 1
+                    else:
+                        before, after = before + part.taken, after + location.length
                 else:  # retention, or compaction, was quicker
                     store.release(log.queue_id, location)
         finally:
             self._give_up()
         if parts:
             log.packed = max(log.packed, parts[-1].page.last + 1)
-        return Packed(len(parts), before, after, len(parts) == MOST_PAGES)
+        return Packed(len(parts), before, after, moved, len(parts) == MOST_PAGES)
 
     def _pack(self, part: Part) -> Generator[Pending, None, bool]:
         """Returns whether to go on."""
@@ -83,11 +102,48 @@ class Packing:
         if part.page.location is None:  # retention has taken it
             return True
         packed = pending.result()
-        if not packed:
+        return not packed or (yield from self._write(part, packed, is_packed=True))
+
+    def _left_behind(self, parts: list[Part]) -> Iterator[Part]:
+        """Pages for which files are kept that could go otherwise: nothing there is packed, and nothing comes."""
+        log, store = self._log, self._store
+        if not parts:
+            return
+        end = parts[-1].page.last + 1
+        leaving = {part for part, _ in self._written}
+        left: dict[int, list[Part]] = {}
+        for part in parts:
+            if part.page.location is not None:
+                left[part.page.location.segment] = []
+        for part in log.parts_around(parts[0].page.first, _NEIGHBOURS):
+            found = left.get(part.page.location.segment) if part.page.location is not None else None
+            if found is not None and part not in leaving:
+                found.append(part)
+        most, of = _WORTH
+        for segment, found in left.items():
+            if not found or any(part.is_packed or part.page.last >= end for part in found):
+                continue
+            octets = sum(part.page.location.disk_bytes for part in found)
+            if of * octets <= most * store.file_bytes(log.queue_id, segment):
+                yield from found
+
+    def _move(self, part: Part) -> Generator[Pending, None, bool]:
+        """Returns whether to go on."""
+        location = part.page.location
+        if location is None:  # retention has taken it
             return True
+        pending = self._store.begin_load(self._log.queue_id, location, part.taken)
+        yield pending
+        if not self._is_live():
+            return False
+        return part.page.location is None or (yield from self._write(part, pending.result(), is_packed=False))
+
+    def _write(self, part: Part, octets: bytes, is_packed: bool) -> Generator[Pending, None, bool]:
+        """Returns whether to go on."""
+        log, store = self._log, self._store
         if not self._files or store.is_full(log.queue_id, self._files[-1]):
             self._files.append(store.begin_segment(log.queue_id))
-        written, pending = store.write_beside(log.queue_id, self._files[-1], packed, is_packed=True)
+        written, pending = store.write_beside(log.queue_id, self._files[-1], octets, is_packed)
         self._written.append((part, written))
         yield pending
         if not self._is_live():

@@ -196,6 +196,9 @@ class SimulatedDisk:
     def in_background(self, work: Callable[[], bytes]) -> None:
         """Nothing runs beside the simulation."""
 
+    def rewrite(self, work: Callable[[], bytes]) -> None:
+        """See in_background."""
+
     def free_bytes(self) -> int:
         return self.capacity - self._used_bytes()
 

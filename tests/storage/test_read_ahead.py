@@ -161,3 +161,24 @@ def test_without_a_background_pages_are_read_when_they_are_wanted(tmp_path: Path
     assert not store.is_coming(7, locations[0])
     assert [store.read(7, location) for location in locations] == [b"first", b"second"]
     disk.close()
+
+
+def test_who_reads_does_not_wait_for_what_is_written_anew(tmp_path: Path, background: Background) -> None:
+    rewriting = Background()
+    disk = FileDisk(tmp_path, background=background.submit, rewriting=rewriting.submit)
+    store = PageStore(disk)
+    (location,) = fill(store, 7, bytes(10_000))
+    packed = store.begin_packing(7, location)
+    assert rewriting.run() == 1
+    segment = store.begin_segment(7)
+    beside, written = store.write_beside(7, segment, packed.result(), is_packed=True)
+    synced = store.sync_beside(7, [segment])
+    assert not background.waiting
+    assert not written.done()
+    read = store.begin_load(7, location, 10_000)
+    assert background.run() == 1
+    assert read.result() == bytes(10_000)
+    assert rewriting.run() == 2
+    assert synced.done()
+    assert store.read(7, beside, 10_000) == bytes(10_000)
+    disk.close()

@@ -109,7 +109,7 @@ class Packer:
             self._is_full = False
             log.debug("queue '%s': of %d pages those that were packed had %d octets and have %d",
                       self._queue.name, *packed[:3])  # fmt: skip
-            self._holds_old_places = packed.after > 0
+            self._holds_old_places = packed.has_old_places
         self._room.leave()  # who waits in line is before the next pass of this stream
         if packed is not None and (packed.has_more or self._holds_old_places) and self._timer is not None:
             self._wait(0)

@@ -122,7 +122,7 @@ def test_who_waits_in_line_is_before_the_next_pass_of_the_same_stream() -> None:
     room = packer._room
     assert room.enter(packer)
     assert not room.enter(Waiting())
-    packer._ended(queue_of(driver).stream(), None, Packed(64, 100, 10, True))
+    packer._ended(queue_of(driver).stream(), None, Packed(64, 100, 10, 0, True))
     assert looked == ["another one", "this one"]
 
 

@@ -15,6 +15,7 @@ from queues.stream.chunk import Chunk, ChunkBuilder
 from queues.stream.commands import AppendChunk, CompactedTo, Trim
 from queues.stream.compaction import Outcome, Overtaken, Pass, Rules
 from queues.stream.keys import find_key, is_empty
+from queues.stream.log import Part, StreamLog
 from queues.stream.record import get_record
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
@@ -403,3 +404,86 @@ def test_a_page_that_keeps_a_dead_file_is_written_anew(monkeypatch: pytest.Monke
     store, log = member.pager.page_store, stream_of(member).log
     assert set(content(member)) == {0, 6, 7}
     assert store.disk_bytes(STREAM) < 2 * log.octets
+
+
+def check_books(log: StreamLog) -> None:
+    """What the log keeps of its pages in sums is what they are."""
+    parts = log.parts()
+    named = len(log.names) // len(parts[0].name())
+    assert bytes(log.names) == b"".join(part.name() for part in parts[:named])
+    assert [part.page.is_named for part in parts] == [True] * named + [False] * (len(parts) - named)
+    assert log.named_bytes == sum(part.page.location.length for part in parts[:named])
+    assert log.octets == sum(part.page.location.length for part in parts) + log.tail_bytes
+    assert [part.before - parts[0].before for part in parts] == [
+        sum(each.taken for each in parts[:number]) for number in range(len(parts))
+    ]
+
+
+@pytest.mark.parametrize("trimmed_to", [0, 1, 40, 105, 190])
+def test_scattered_pages_are_succeeded_whatever_retention_has_taken(trimmed_to: int) -> None:
+    group, _ = one_stream(KEYED)
+    member = group.members[0]
+    size = member.pager.page_bytes
+    model = []
+    for number in range(200):  # a page of each, of which every seventh is superseded
+        record = (f"key {number if number % 7 else 0}", b"%d" % number * size)
+        model.append((record[0], record[1][:size]))
+        append(group, model[-1])
+    log = stream_of(member).log
+    log.seal()
+    member.checkpoint()
+    log.page_out(1 << 40)
+    used = member.pager.used
+    steps = work_on(member, most_keys=10_000).steps()
+    for _ in range(210):
+        next(steps)
+    commit_as(group, "trimmer", len(group.log), Trim(STREAM, trimmed_to))
+    append(group, ("more", b"x" * size))
+    model.append(("more", b"x" * size))
+    log.chunk_at(190)  # somebody has a page in RAM
+    for _ in steps:
+        pass
+    check_books(log)
+    expected = {offset: body for offset, body in newest(model, 200).items() if offset >= trimmed_to}
+    assert content(member) == expected
+    for _ in range(2):
+        member.checkpoint()
+    store = member.pager.page_store
+    assert store.live_bytes(STREAM) == log.octets - log.tail_bytes + 24 * len(log.parts())
+    member.restart(group.log)
+    assert content(member) == expected
+    stream_of(member).log.page_out(1 << 40)
+    assert member.pager.used <= used + 2 * size
+    check_books(stream_of(member).log)
+
+
+def test_no_slice_costs_by_the_number_of_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+
+    def counted(kind: type, name: str) -> None:
+        method = getattr(kind, name)
+
+        def instead(*arguments: object) -> object:
+            nonlocal count
+            count += 1
+            return method(*arguments)
+
+        monkeypatch.setattr(kind, name, instead)
+
+    group, _ = one_stream(KEYED)
+    member = group.members[0]
+    size = member.pager.page_bytes
+    for number in range(1500):
+        append(group, (f"key {number if number % 3 else 0}", b"x" * size))
+    log = stream_of(member).log
+    log.seal()
+    log.page_out(1 << 40)
+    for kind, name in ((Part, "name"), (StreamLog, "_release"), (StreamLog, "_is_stored"), (StreamLog, "_name")):
+        counted(kind, name)
+    most = 0
+    for _ in work_on(member, most_keys=10_000).steps():
+        most = max(most, count)
+        count = 0
+    assert log.compacted.below == 1500
+    assert len(log.parts()) == 1001
+    assert max(most, count) <= 512

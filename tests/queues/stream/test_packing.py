@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from contextlib import suppress
 from typing import Any
 
@@ -10,27 +11,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queues.stream import packing
 from queues.stream.commands import Trim
-from queues.stream.packing import Packed, Packing
+from queues.stream.packing import MOST_PAGES, Packed, Packing
 from queues.stream.settings import StreamSettings
+from storage import page_store
 from storage.errors import CorruptRecord
 from storage.inspect import inspect_folder
 from storage.packed_page import pack, unpack
-from storage.page_store import page_path
+from storage.page_store import PageStore, page_path
+from tests.queues.quorum import quorum_world
 from tests.queues.quorum.quorum_world import Group, Member
 from tests.queues.stream.stream_world import STREAM, append, bodies_of, commit_as, one_stream, records, stream_of
 from tests.queues.stream.test_compaction import ALL, KEYED, compact, content
 from tests.queues.stream.test_compaction import append as append_keyed
+from tests.simulation.simulated_disk import SimulatedDisk
 
 PACKED = StreamSettings(compression="zlib")
 BODIES = [b"%04d" % number * 40 for number in range(100)]
 
 
-def cooled(stream_settings: StreamSettings = PACKED, members: int = 1) -> Group:
+def cooled(stream_settings: StreamSettings = PACKED, members: int = 1, bodies: list[bytes] = BODIES) -> Group:
     """A stream of many pages, which are on the disks alone."""
     group, _ = one_stream(stream_settings, members)
-    for number in range(0, 100, 4):
-        append(group, *BODIES[number : number + 4])
+    for number in range(0, len(bodies), 4):
+        append(group, *bodies[number : number + 4])
     for member in group.members:
         stream_of(member).log.seal()
         member.checkpoint()
@@ -60,7 +65,7 @@ def pack_all(member: Member) -> None:
 def test_a_page_comes_back_as_it_was(octets: bytes, times: int) -> None:
     packed = pack(octets * times)
     if packed:
-        assert unpack(packed) == octets * times
+        assert unpack(packed, len(octets * times)) == octets * times
         assert 8 * len(packed) <= 7 * len(octets * times)
 
 
@@ -82,15 +87,57 @@ def test_octets_that_are_not_what_was_packed_are_refused(data: Any) -> None:
         place = data.draw(st.integers(0, len(packed) - 1))
         damaged = packed[:place] + bytes([packed[place] ^ 1 << data.draw(st.integers(0, 7))]) + packed[place + 1 :]
     with suppress(ValueError):
-        assert unpack(damaged) == octets  # a bit that says nothing
+        assert unpack(damaged, len(octets)) == octets  # a bit that says nothing
 
 
 def test_a_page_that_says_to_be_very_long_takes_no_room() -> None:
     bomb = pack(b"\0" * 100_000)
     with pytest.raises(ValueError, match="a packed page of 9 octets is one of 10"):
-        unpack(bomb[:1] + (9).to_bytes(4, "big") + bomb[5:])
+        unpack(bomb[:1] + (9).to_bytes(4, "big") + bomb[5:], 9)
+    with pytest.raises(ValueError, match="a packed page of 100000 octets, and 9 were packed"):
+        unpack(bomb, 9)
     with pytest.raises(ValueError, match="packed in way 7, which this program does not know: update it"):
-        unpack(b"\7" + bomb[1:])
+        unpack(b"\7" + bomb[1:], 100_000)
+
+
+def test_a_packed_page_that_is_not_as_long_as_its_stream_says_takes_no_room() -> None:
+    store = PageStore(SimulatedDisk(random.Random(1)))
+    segment = store.begin_segment(STREAM)
+    location, written = store.write_beside(STREAM, segment, pack(bytes(50_000_000)), is_packed=True)
+    written.result()
+    tracemalloc.start()
+    try:
+        for size in (9, 49_999_999, location.length):
+            with pytest.raises(CorruptRecord, match=f"50000000 octets, and {size} were packed"):
+                store.read(STREAM, location, size)
+            with pytest.raises(CorruptRecord, match=f"50000000 octets, and {size} were packed"):
+                store.begin_load(STREAM, location, size).result()
+        with pytest.raises(CorruptRecord, match=f"50000000 octets, and {location.length} were packed"):
+            store.read(STREAM, location)  # of who has none that are packed
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert store.read(STREAM, location, 50_000_000) == bytes(50_000_000)
+    plain = store.append(STREAM, b"a page")
+    with pytest.raises(CorruptRecord, match="the page has 6 octets, and not 7"):
+        store.read(STREAM, plain, 7)
+
+
+def test_the_loop_does_nothing_to_the_octets_that_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    summed: list[int] = []
+    header = page_store.pack_header
+
+    def counted(kind: int, context: int, position: int, page: bytes) -> bytes:
+        summed.append(len(page))
+        return header(kind, context, position, page)
+
+    monkeypatch.setattr(page_store, "pack_header", counted)
+    store = PageStore(SimulatedDisk(random.Random(1)))
+    segment = store.begin_segment(STREAM)
+    _, written = store.write_beside(STREAM, segment, b"a page")
+    assert not summed
+    written.result()
+    assert summed == [6]
 
 
 def test_readers_find_no_difference_and_the_disk_does() -> None:
@@ -113,9 +160,35 @@ def test_readers_find_no_difference_and_the_disk_does() -> None:
     log = stream_of(member).log
     assert (log.unpacked_octets, list(log.page_ends(0))) == (before, ends)
     assert bodies_of(member) == BODIES
-    assert pass_over(member) == Packed(0, 0, 0, False)
+    assert pass_over(member) == Packed(0, 0, 0, 0, False)
     report = inspect_folder(member.disk)
     assert [(queue.pages, queue.bad) for queue in report.queues] == [(pages, ())]
+
+
+@pytest.mark.parametrize("pattern", ["prpp", "rrrp", "rp" + 12 * "p", 12 * "r" + 12 * "p", 30 * "p" + 30 * "r"])
+@pytest.mark.parametrize("pages", [1, 3, MOST_PAGES])
+def test_pages_that_do_not_pay_keep_no_file_of_which_the_rest_is_packed(
+    pattern: str, pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """p: a page that pays, r: one that does not. However the passes fall."""
+    monkeypatch.setattr(packing, "MOST_PAGES", pages)
+    monkeypatch.setattr(quorum_world, "PAGE_SEGMENT_BYTES", 12_000)  # a handful of pages
+    chance = random.Random(1)
+    bodies = []
+    for kind in (pattern * 60)[:60]:
+        bodies += [chance.randbytes(600) if kind == "r" else b"%03d" % chance.randrange(99) * 50 for _ in range(4)]
+    group = cooled(bodies=bodies)
+    (member,) = group.members
+    log, store = stream_of(member).log, member.pager.page_store
+    while (found := pass_over(member)) is not None and found.has_more:
+        member.checkpoint()
+    for _ in range(2):
+        member.checkpoint()
+    lives = store.live_bytes(STREAM)
+    assert lives == log.octets + 24 * len(log.parts())
+    assert store.disk_bytes(STREAM) <= lives * 8 / 7
+    member.restart(group.log)
+    assert bodies_of(member) == bodies
 
 
 def test_what_is_new_and_in_ram_is_left_alone() -> None:
@@ -123,7 +196,7 @@ def test_what_is_new_and_in_ram_is_left_alone() -> None:
     (member,) = group.members
     append(group, *BODIES)
     stream_of(member).log.seal()
-    assert pass_over(member) == Packed(0, 0, 0, False)
+    assert pass_over(member) == Packed(0, 0, 0, 0, False)
 
 
 def test_somebody_who_reads_the_oldest_page_holds_up_nothing() -> None:

@@ -17,7 +17,7 @@ from queues.stream.log import StreamLog
 from queues.stream.marks import Marks, Step
 from queues.stream.place import Place
 from queues.stream.record import get_record
-from storage.page_store import PageStore
+from storage.page_store import PageStore, fetch_page
 from tests.simulation.simulated_disk import SimulatedDisk
 
 
@@ -187,3 +187,20 @@ def test_pages_say_how_far_so_many_octets_reach() -> None:
         assert ends[0][0] > start
     assert sum(size for _, size in log.page_ends(0)) == log.octets
     assert list(log.page_ends(40)) == []
+
+
+def test_what_was_fetched_ahead_goes_with_its_place() -> None:
+    disk = _Slow()
+    store = PageStore(disk, 3000)
+    log = StreamLog(7, Pager(store, 1 << 30, 100, 10, 1000))
+    for number in range(40):
+        log.append(100, Chunk(chunk_of([b"%d" % number + b"x" * 100])))
+    log.seal()
+    log.page_out(1 << 40)
+    assert log.coming(0) is not None
+    disk.read_all()
+    part = log.parts()[1]
+    before = part.page.location
+    assert store.is_coming(7, before)
+    assert log.put(part, store.append(7, fetch_page(disk, 7, before, part.taken)))
+    assert not store.is_coming(7, before)  # though its place is kept until a checkpoint
