@@ -174,6 +174,40 @@ def highest(now: JsonObject, before: JsonObject) -> JsonObject:
     return found
 
 
+def together(now: JsonObject, base: JsonObject) -> JsonObject:
+    """Of each counter the sum."""
+    found: JsonObject = _combined(add, now, base)
+    return found
+
+
+def shortfall(now: JsonObject, before: JsonObject) -> JsonObject:
+    """By how much each counter of before is higher than it is now, or 0."""
+    found: JsonObject = _shortfall(now, before)
+    return found
+
+
+def is_short(now: JsonObject, before: JsonObject) -> bool:
+    """Whether any counter is lower than before."""
+    return _has_any(_shortfall(now, before))
+
+
+def _has_any(said: JsonValue) -> bool:
+    if isinstance(said, (dict, list)):
+        return any(_has_any(each) for each in (said.values() if isinstance(said, dict) else said))
+    return bool(said)
+
+
+def _shortfall(now: JsonValue, before: JsonValue) -> JsonValue:
+    if isinstance(before, dict):
+        own = now if isinstance(now, dict) else {}
+        return {name: _shortfall(own.get(name), value) for name, value in before.items()}
+    if isinstance(before, list):
+        values = now if isinstance(now, list) and len(now) == len(before) else [0] * len(before)
+        return [_shortfall(value, other) for value, other in zip(values, before, strict=True)]
+    known = now if isinstance(now, (int, float)) else 0
+    return max(0, before - known) if isinstance(before, (int, float)) else 0
+
+
 def _combined(combine: Callable[[float, float], float], now: JsonValue, before: JsonValue) -> JsonValue:
     """Numbers, and whatever of lists and objects are numbers, two and two; what is known under a name that nobody
     counts now stays."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.management.kept_totals import FILE, PATIENCE_MS, KeptTotals
+from amqp_broker.management.kept_totals import FILE, PATIENCE_MS, KeptTotals, _octets_of
 from amqp_broker.management.totals import FRESH_MS
 from amqp_broker.protocol import methods
 from amqp_broker.turn.clock import TurnClock
@@ -51,7 +51,8 @@ NO_COUNTERS = [
     b'{"v": 1, "counters": {"acked": -1}}', b'{"v": 1, "counters": {"by_type": {"classic": {"acked": NaN}}}}',
     b'{"v": 1, "counters": {"acked": ' + b"9" * 400 + b"}}", b'{"v": 2, "counters": {}}',
     b'{"v": 2, "crc": "00000000", "kept": {"counters": {"connection_created": 7}, "fleeting": 0}}',
-    b'{"v": 2, "crc": "00000000", "kept": {"counters": {"connection_created": 7}, "fleeting": -1}}',
+    _octets_of({"connection_created": 7}, -1),
+    _octets_of({"connection_created": -7}, 0),
 ]  # fmt: skip
 
 

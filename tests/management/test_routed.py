@@ -173,11 +173,22 @@ def test_the_class_of_a_size_is_that_of_its_bound() -> None:
     assert bound_of(CLASSES - 1) > 1 << 40
 
 
-def test_what_is_no_message_has_no_size(driver: NodeDriver, service: SystemService) -> None:
+@pytest.mark.parametrize(
+    ("section", "is_message"),
+    [
+        (encode_properties({"delivery_mode": 1}), True),
+        (b"\x20\x00" + (9999).to_bytes(4, "big") + bytes(8), False),  # headers that end behind their frame
+        (b"\x80\x00" + b"\xff" + bytes(8), False),  # a content type that does
+    ],
+)
+def test_what_is_no_message_has_no_size(
+    driver: NodeDriver, service: SystemService, section: bytes, is_message: bool
+) -> None:
     before = totals(driver, service)["publish_oct"]
     client = driver.client(1)
     octets = encode_method_frame(1, methods.BasicPublish(0, "", "q", False, False))
-    header = b"\x00\x3c\x00\x00" + (5000).to_bytes(8, "big") + encode_properties({"delivery_mode": 1})[:-1] + b""
-    client.send_octets(octets + frame_octets(2, 1, header[:-1]))
+    header = b"\x00\x3c\x00\x00" + (3000).to_bytes(8, "big") + section
+    client.send_octets(octets + frame_octets(2, 1, header) + frame_octets(3, 1, bytes(3000)))
     driver.settle()
-    assert totals(driver, service)["publish_oct"] - before < 5000
+    assert (totals(driver, service)["publish_oct"] - before >= 3000) == is_message
+    assert ("connection.close" in client.names()) != is_message

@@ -180,3 +180,21 @@ def test_each_type_of_queue_has_its_counters(driver: NodeDriver, service: System
     assert found["publish_oct"] >= 3 + 101 + 100_000
     assert found["routed"] == 5
     assert found["publishers"] == 3
+
+
+def test_connections_with_many_channels_are_added_up_in_slices(driver: NodeDriver, service: SystemService) -> None:
+    each = 100  # more is not negotiated
+    clients = [driver.client(*range(1, each + 1)) for _ in range(2)]
+    clients[0].publish(each, "nowhere", b"x")
+    driver.settle()
+    steps = driver.node.system._totals._add_channels()
+    slices = 1
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            counted, publishers = end.value
+            break
+        slices += 1
+    assert (counted["publish"], publishers) == (1, 1)
+    assert slices > len(clients) * each / 64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from amqp_broker.management.kept_totals import FILE, shortfall
 from amqp_broker.management.totals import FRESH_MS, HELD
 from amqp_broker.protocol import methods
 from amqp_broker.web.totals import sums_of
@@ -111,3 +112,63 @@ def test_no_sum_falls_while_a_node_is_away() -> None:
     again = desk.ask("n1", "totals")
     assert (len(again["nodes"]), again["before"]) == (3, {})
     assert not [name for name, value in away.items() if name not in HELD and sums_of(again)[name] < value]
+
+
+def test_a_node_whose_counters_begin_anew_goes_on_counting() -> None:
+    cluster = NodeCluster()
+    cluster.run_until_ready()
+    desk = ClusterDesk(cluster)
+
+    def connections_of_n2() -> int:
+        cluster.run(2 * FRESH_MS)
+        found: int = desk.ask("n1", "totals")["nodes"]["n2"]["connection_created"]
+        return found
+
+    for _ in range(20):
+        cluster.nodes["n2"].client(1)
+    before = connections_of_n2()
+    assert before >= 20
+    stopped = cluster.kill("n2")
+    assert not stopped.disk.exists(FILE)  # nobody had waited for the disk
+    cluster.run(500)
+    cluster.revive("n2", stopped)
+    cluster.run(5000)
+    first = connections_of_n2()
+    assert first >= before
+    for _ in range(3):
+        cluster.nodes["n2"].client(1)
+    assert connections_of_n2() == first + 3
+
+
+def test_counters_that_begin_anew_are_seen_by_any_that_is_lower() -> None:
+    """Where many connections come before the first answer, other counters are lower."""
+    cluster = NodeCluster()
+    cluster.run_until_ready()
+    desk = ClusterDesk(cluster)
+
+    def of_n2(name: str) -> int:
+        cluster.run(2 * FRESH_MS)
+        found: int = desk.ask("n1", "totals")["nodes"]["n2"][name]
+        return found
+
+    client = cluster.nodes["n2"].client(1)
+    client.send(1, declare("q"))
+    for _ in range(5):
+        client.publish(1, "q", b"x")
+    assert (before := of_n2("publish")) >= 5
+    stopped = cluster.kill("n2")
+    assert not stopped.disk.exists(FILE)  # nobody had waited for the disk
+    cluster.run(500)
+    cluster.revive("n2", stopped)
+    cluster.run(5000)
+    clients = [cluster.nodes["n2"].client(1) for _ in range(9)]
+    assert of_n2("publish") >= before
+    clients[0].publish(1, "q", b"x")
+    assert of_n2("publish") == before + 1
+
+
+def test_what_a_counter_is_short_of() -> None:
+    before = {"a": 5, "b": {"c": 2}, "sizes": [3, 0], "gone": 1}
+    assert shortfall({"a": 2, "b": {"c": 4}, "sizes": [1, 1], "new": 9}, before) == {
+        "a": 3, "b": {"c": 0}, "sizes": [2, 0], "gone": 1,
+    }  # fmt: skip
