@@ -26,9 +26,10 @@ import socket
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import NamedTuple
 
-from amqp_broker.cli.main import command, main
+from amqp_broker.cli.main import main
 
 _LENGTH_OCTETS = 4
 
@@ -38,7 +39,7 @@ class Request(NamedTuple):
 
     arguments: list[str]
     environment: Mapping[str, str]
-    standard: tuple[int, int, int]
+    standard: list[int]
     folder: int
     answers: socket.socket
 
@@ -52,11 +53,9 @@ class Child(NamedTuple):
 
 def load_broker() -> None:
     """Load what a broker needs. What cannot be loaded is its own to say."""
-    with suppress(Exception):
-        command.get_command(None, "serve")  # type: ignore[arg-type]  # which does not look at the context
-        import uvloop
-
-        import amqp_broker.server.main
+    for name in ("amqp_broker.cli.serve", "amqp_broker.server.main", "uvloop"):
+        with suppress(Exception):
+            import_module(name)
 
 
 def await_request(asking: socket.socket) -> Request | None:
@@ -96,8 +95,8 @@ def _receive(asking: socket.socket) -> Request | None:
     if not head:
         return None
     asked = json.loads(asking.recv(int.from_bytes(head), socket.MSG_WAITALL))
-    standard_input, output, error, folder, answers = descriptors
-    return Request(**asked, standard=(standard_input, output, error), folder=folder, answers=socket.socket(fileno=answers))
+    *standard, folder, answers = descriptors
+    return Request(**asked, standard=standard, folder=folder, answers=socket.socket(fileno=answers))
 
 
 def _tell_start(pid: int, request: Request) -> int:
@@ -129,7 +128,8 @@ def _let_go(selector: selectors.BaseSelector) -> None:
             key.data.answers.close()
 
 
-def _serve() -> int:
+def serve() -> int:
+    """Returns the exit status: of a broker in each broker, and of the fork server in itself."""
     asking = socket.socket(fileno=0)
     load_broker()
     gc.collect()
@@ -143,4 +143,4 @@ def _serve() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_serve())
+    sys.exit(serve())

@@ -254,6 +254,7 @@ class RunningBroker(Startable):
         self.wait_until_ready()
 
     def _launch(self) -> None:
+        assert self._log is not None
         own = ["--exit-with-parent", f"--data-dir={self.data_dir}", f"--listen={','.join(self._listen)}"]
         if self._wanted_data_dir is None:
             own.append("--data-dir-is-temporary")

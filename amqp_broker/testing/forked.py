@@ -43,10 +43,18 @@ class ForkedProcess:
         self.args = args
         self.pid = pid
         self.returncode: int | None = None
-        self.stdin, self.stdout = ends
+        self._stdin, self._stdout = ends
         self._answers = answers
         self._watched = watched
         self._guard = threading.Lock()
+
+    @property
+    def stdin(self) -> IO[bytes]:
+        return self._stdin
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        return self._stdout
 
     def poll(self) -> int | None:
         return self._look(0.0)
@@ -74,7 +82,7 @@ class ForkedProcess:
 
     def close(self) -> None:
         """It has ended, and was waited for."""
-        for each in (self.stdin, self.stdout, self._answers):
+        for each in (self._stdin, self._stdout, self._answers):
             each.close()
         with self._guard:
             if self._watched >= 0:
@@ -102,9 +110,9 @@ class ForkServer:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "amqp_broker.cli.fork_server"],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                env=environment,
+                env=dict(environment),
                 process_group=0,
             )
 
@@ -156,14 +164,30 @@ def fork(
 ) -> ForkedProcess:
     """A process that runs the command amqp-broker with these arguments, by this program's fork server. secrets: what
     is in its environment besides, and in nobody else's. log: its standard error. Raises OSError."""
-    global _server
+    whole = {**environment, **secrets}
     with _guard:
-        if _server is not None and not _server.serves(environment):
-            _server.close()
-            _server = None
-        if _server is None:
-            _server = ForkServer(environment)
-        return _server.fork(arguments, {**environment, **secrets}, log)
+        try:
+            return _fork_server(environment).fork(arguments, whole, log)
+        except OSError:
+            _end_fork_server()  # somebody has killed it, perhaps
+            return _fork_server(environment).fork(arguments, whole, log)
+
+
+def _fork_server(environment: Mapping[str, str]) -> ForkServer:
+    """The one that there is, or the one that takes its place."""
+    global _server
+    if _server is not None and not _server.serves(environment):
+        _end_fork_server()
+    if _server is None:
+        _server = ForkServer(environment)
+    return _server
+
+
+def _end_fork_server() -> None:
+    global _server
+    if _server is not None:
+        _server.close()
+        _server = None
 
 
 def forget_after_fork() -> None:
@@ -188,8 +212,7 @@ def _of_the_start(environment: Mapping[str, str]) -> dict[str, str]:
 @atexit.register
 def _close() -> None:
     with _guard:
-        if _server is not None:
-            _server.close()
+        _end_fork_server()
 
 
 _server: ForkServer | None = None
