@@ -32,13 +32,14 @@ import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Self, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from amqp_broker.plain import ROOT
 from amqp_broker.settings.config import SETTINGS, TEMPORARY_PREFIX
 from amqp_broker.settings.kinds import Address
 from amqp_broker.settings.sources import PREFIX, flags_of
+from amqp_broker.testing import forked
 
 READY = b"ready "
 MANAGEMENT = b"management "
@@ -48,6 +49,7 @@ FREE_PORT = "127.0.0.1:0"
 KEPT_VARIABLES = ("AMQP_BROKER_PLAIN",)
 READ_BYTES = 65536
 STOP_TIMEOUT_S = 15.0
+Process: TypeAlias = subprocess.Popen[bytes] | forked.ForkedProcess
 SECRETS = {each.key: each for each in SETTINGS if each.is_secret}
 
 
@@ -124,7 +126,7 @@ class RunningBroker(Startable):
         )
         self._secrets = {SECRETS[key].variable: str(value) for key, value in settings.items() if key in SECRETS}
         self._log: IO[bytes] | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._data_dir: Path | None = None
         self._host = ""
         self._port = 0
@@ -178,7 +180,7 @@ class RunningBroker(Startable):
         return self._process is not None and self._process.poll() is None
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Process:
         if self._process is None:
             raise RuntimeError("the broker is not running; use it inside `with running() as broker:`")
         return self._process
@@ -252,20 +254,14 @@ class RunningBroker(Startable):
         self.wait_until_ready()
 
     def _launch(self) -> None:
+        assert self._log is not None
         own = ["--exit-with-parent", f"--data-dir={self.data_dir}", f"--listen={','.join(self._listen)}"]
         if self._wanted_data_dir is None:
             own.append("--data-dir-is-temporary")
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "amqp_broker", "serve", *own, *self._flags],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=_environment() | self._secrets,  # flags would show in the process list
-            process_group=0,  # Ctrl-C is for the caller, who then stops the broker
-        )
+        self._process = _started(["serve", *own, *self._flags], self._secrets, self._log)
         _ALIVE.add(self)
 
-    def _await_ready(self, process: subprocess.Popen[bytes], timeout_s: float) -> tuple[str, int]:
+    def _await_ready(self, process: Process, timeout_s: float) -> tuple[str, int]:
         """Host and port from the line that says that the broker accepts clients. With management, a line says where
         that is, and that it answers."""
         lines = self._read_lines(process, 2 if self._has_management else 1, timeout_s)
@@ -282,7 +278,7 @@ class RunningBroker(Startable):
             raise BrokerStartError(f"it said {line!r}, without a host and a port", None, self.logs)
         return address.hostname, address.port
 
-    def _read_lines(self, process: subprocess.Popen[bytes], count: int, timeout_s: float) -> list[bytes]:
+    def _read_lines(self, process: Process, count: int, timeout_s: float) -> list[bytes]:
         """The first lines that it says. Raises BrokerStartError."""
         assert process.stdout is not None
         output = bytearray()
@@ -310,6 +306,9 @@ class RunningBroker(Startable):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if isinstance(process, forked.ForkedProcess):
+            process.close()
+            return
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -340,6 +339,21 @@ def running(
     return RunningBroker(data_dir, start_timeout_s, settings, management)
 
 
+def _started(arguments: list[str], secrets: Mapping[str, str], log: IO[bytes]) -> Process:
+    """The command amqp-broker in a child process. secrets: of its environment, as arguments show in the list of
+    processes."""
+    if forked.IS_POSSIBLE:
+        return forked.fork(arguments, _environment(), secrets, log)
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "amqp_broker", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=_environment() | dict(secrets),
+        process_group=0,  # Ctrl-C is for the caller, who then stops the broker
+    )
+
+
 def _environment() -> dict[str, str]:
     """The child's environment:
 
@@ -359,6 +373,7 @@ _ALIVE: weakref.WeakSet[RunningBroker] = weakref.WeakSet()
 
 
 def _forget_all_after_fork() -> None:
+    forked.forget_after_fork()
     for broker in list(_ALIVE):
         broker.forget_after_fork()
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from amqp_broker.auth.hashing import Hashing
-from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords
+from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords, quick_hash
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.entities import QueueRecord
 from amqp_broker.metadata.metadata import Metadata
@@ -306,7 +306,12 @@ class Broker:
     def _populate(self) -> Steps:
         config = self.config
         if config.default_user and self.metadata.user(config.default_user) is None:
-            stored = yield self.hashing.hash(NewPassword(config.default_password, self.random_bytes))
+            password = config.default_password
+            if config.data_dir_is_temporary:
+                stored = quick_hash(password, self.random_bytes)
+            else:
+                stored = yield self.hashing.hash(NewPassword(password, self.random_bytes))
+            self.passwords.remember(password, stored)
             self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
         self.propose(commands.put_vhost(config.default_vhost))
         if config.default_user:

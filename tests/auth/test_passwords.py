@@ -15,6 +15,7 @@ from amqp_broker.auth.passwords import (
     check_hash,
     from_rabbit,
     hash_password,
+    quick_hash,
     to_rabbit,
     verify_password,
 )
@@ -54,6 +55,15 @@ def test_only_the_password_itself_verifies(password: str) -> None:
     assert verify_password(password, stored)
     assert not verify_password(password + "x", stored)
     assert not verify_password(password[:-1], stored)
+
+
+def test_a_quick_hash_is_one_of_rabbitmqs() -> None:
+    stored = quick_hash("secret", Salts())
+    check_hash(stored)
+    assert to_rabbit(stored) is not None
+    assert verify_password("secret", stored)
+    assert not verify_password("secre", stored)
+    assert quick_hash("", Salts()) == NO_PASSWORD
 
 
 def test_equal_passwords_have_different_hashes() -> None:

@@ -100,7 +100,7 @@ MAY_SEE_THE_WORLD: dict[str, frozenset[str]] = {
     "amqp_broker.server": WORLD,
     "amqp_broker.web": WORLD,
     "amqp_broker.bench": WORLD,
-    "amqp_broker.cli": frozenset({"secrets", "select", "signal", "ssl", "time"}),
+    "amqp_broker.cli": frozenset({"secrets", "select", "selectors", "signal", "socket", "ssl", "time"}),
     **dict.fromkeys(EMBEDDED, WORLD),
     "spark_connector": WORLD,
 }

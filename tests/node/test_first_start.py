@@ -31,3 +31,20 @@ def test_the_administrator_who_is_there_keeps_the_password_when_the_last_vhost_h
     assert list(driver.node.broker.vhosts) == ["/"]
     assert driver.node.broker.metadata.user("admin") == user
     assert driver.node.broker.metadata.permission("admin", "/") is not None
+
+
+def test_the_administrator_whose_password_was_just_hashed_comes_in_without_another_hash() -> None:
+    driver = NodeDriver(small_config(default_user="admin", default_password="first"))
+    user = driver.node.broker.metadata.user("admin")
+    assert user is not None
+    assert user.password_hash.startswith("scrypt$")
+    assert driver.node.broker.passwords.is_known("first", user.password_hash)
+    assert not driver.node.broker.passwords.is_known("second", user.password_hash)
+
+
+def test_a_folder_that_goes_with_its_parent_is_not_worth_a_slow_hash() -> None:
+    driver = NodeDriver(small_config(default_user="admin", default_password="first", data_dir_is_temporary=True))
+    user = driver.node.broker.metadata.user("admin")
+    assert user is not None
+    assert user.password_hash.startswith("rabbit-sha256$")
+    assert verify_password("first", user.password_hash)

@@ -19,7 +19,9 @@ START = """
 import json, sys
 import amqp_broker
 broker = amqp_broker.running().start()
-print(json.dumps({"pid": broker.process.pid, "data_dir": str(broker.data_dir)}), flush=True)
+from amqp_broker.testing import forked
+server = forked._server._process.pid if forked.IS_POSSIBLE else broker.process.pid
+print(json.dumps({"pids": [broker.process.pid, server], "data_dir": str(broker.data_dir)}), flush=True)
 """
 WAIT = "sys.stdin.read()\n"
 FORK_AND_WAIT = """
@@ -54,20 +56,20 @@ def test_the_broker_ends_with_its_parent(rest: str, how: signal.Signals | None) 
     assert parent.stdin is not None
     assert parent.stdout is not None
     told = json.loads(parent.stdout.readline())
-    broker = open_process(told["pid"])
+    processes = {pid: opened for pid in told["pids"] if (opened := open_process(pid)) is not None}
     if how is not None:
         parent.send_signal(how)
     parent.wait(timeout=TIMEOUT_S)
     try:
-        if broker is not None:
-            ended, _, _ = select.select([broker], [], [], TIMEOUT_S)
-            assert ended, "the broker lives on"
+        for opened in processes.values():
+            ended, _, _ = select.select([opened], [], [], TIMEOUT_S)
+            assert ended, "the broker, or the fork server, lives on"
         assert not Path(told["data_dir"]).exists()
     finally:
         parent.stdin.close()  # ends the forked copy
         parent.stdout.close()
-        if broker is not None:
-            os.close(broker)
+        for opened in processes.values():
+            os.close(opened)
 
 
 def open_process(pid: int) -> int | None:
