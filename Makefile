@@ -7,7 +7,7 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 # Thousands of processes start in the tests: none of them has to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run cluster test test-plain dist package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-instructions bench-kafka bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
+.PHONY: help setup run cluster test test-plain dist package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-hop bench-instructions bench-kafka bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -97,6 +97,9 @@ simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n),
 
 bench-footprint: setup $(VENV)/tools.stamp ## memory, start, drain, and whether costs stay flat; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.footprint $(ARGS)
+
+bench-hop: setup $(VENV)/tools.stamp ## what a message costs each of two nodes where its queue is on one of them (ARGS=)
+	@exec $(PY) -m benchmarks.hop $(ARGS)
 
 bench-bystander: setup $(VENV)/tools.stamp ## what an unrelated connection feels while something large happens, side by side with RabbitMQ (ARGS=)
 	@exec $(PY) -m benchmarks.bystander $(ARGS)

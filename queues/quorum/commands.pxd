@@ -1,6 +1,8 @@
 cimport cython
 from amqp_broker.octets.buffer cimport Buffer
-from queues.page cimport AddressBook
+from queues.message cimport Message
+from queues.page cimport AddressBook, put_message
+from queues.queue cimport Queue
 from queues.quorum.reader cimport Reader, octets_of
 from queues.quorum.traffic cimport get_enqueue, get_settle, put_enqueue, put_settle
 
@@ -12,7 +14,10 @@ cdef dict _READERS, _WRITERS
 
 @cython.locals(start=Py_ssize_t)
 cpdef int put_command(Buffer buffer, object command) except -1
+@cython.locals(start=Py_ssize_t, queue=Queue)
+cpdef int put_publish(Buffer buffer, list queues, Message message) except -1
 cpdef Py_ssize_t put_batch_head(Buffer buffer, unsigned long long time, str origin, unsigned long long session,
                                 unsigned long long first, unsigned long long seen, unsigned int version=*) except -1
 @cython.locals(fields=Reader, commands=list, kind=int, length=Py_ssize_t, start=Py_ssize_t, has_streams=bint)
 cdef list _get_commands(Reader reader, Py_ssize_t count, bint is_leaders, int version, AddressBook addresses)
+cpdef object get_command(Reader reader, int kind)

@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import cython
 
 from amqp_broker.octets.buffer import Buffer
 from queues.arguments import TIME_MAX
-from queues.page import AddressBook
+from queues.message import Message
+from queues.page import AddressBook, put_message
 from queues.quorum import cursor_commands, lease_commands
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.lease_commands import LeaseCommand
@@ -37,6 +38,9 @@ from queues.quorum.traffic import How as How
 from queues.quorum.traffic import Settle as Settle
 from queues.stream import commands as stream_commands
 from queues.stream.commands import STREAM_COMMANDS, StreamCommand
+
+if TYPE_CHECKING:
+    from queues.queue import Queue
 
 if not cython.compiled:
     from queues.quorum.traffic import get_enqueue, get_settle, put_enqueue, put_settle
@@ -249,6 +253,19 @@ def put_command(buffer: Buffer, command: Command) -> None:
     buffer.set_u32(start + 1, buffer.length - start - _HEAD_BYTES)
 
 
+def put_publish(buffer: Buffer, queues: Sequence[Queue], message: Message) -> None:
+    """Append the octets of an Enqueue for these queues without marks, for which none is made."""
+    start = buffer.length
+    buffer.put_u8(_ENQUEUE)
+    buffer.put_u32(0)
+    buffer.put_u16(len(queues))
+    for queue in queues:
+        buffer.put_u64(queue.queue_id)
+    buffer.put_u16(0)  # two empty short strings
+    put_message(buffer, message)
+    buffer.set_u32(start + 1, buffer.length - start - _HEAD_BYTES)
+
+
 def put_batch_head(
     buffer: Buffer, time: int, origin: str, session: int, first: int, seen: int, version: int = VERSION
 ) -> int:
@@ -357,6 +374,13 @@ def origin_of(batch: bytes) -> tuple[str, int]:
 def decode_batch(data: bytes, addresses: AddressBook) -> Batch:
     """The batch. Raises Malformed."""
     reader = Reader(data, "batch")
+    batch, version, count = get_batch_head(reader)
+    batch.commands.extend(_get_commands(reader, count, not batch.origin, version, addresses))
+    return batch
+
+
+def get_batch_head(reader: Reader) -> tuple[Batch, int, int]:
+    """What comes before the commands: the batch without them, its version, and their number. Raises Malformed."""
     version = reader.u8()
     if version not in (VERSION, VERSION_WITH_STREAMS):
         raise reader.fail(f"version {version}; this program reads up to {VERSION_WITH_STREAMS}: update it")
@@ -369,8 +393,7 @@ def decode_batch(data: bytes, addresses: AddressBook) -> Batch:
         raise reader.fail(f"session {session} of '{origin}' with command {first} and {count} more")
     if not origin and (session or first or seen):
         raise reader.fail("a batch of the leader with a session")
-    commands = _get_commands(reader, count, not origin, version, addresses)
-    return Batch(time, origin, session, first, seen, commands)
+    return Batch(time, origin, session, first, seen, []), version, count
 
 
 def _get_commands(
@@ -390,21 +413,26 @@ def _get_commands(
             raise reader.fail(f"command {kind}: leaders and nodes have different ones, or a newer version wrote it")
         if kind == _ENQUEUE:
             commands.append(get_enqueue(fields, addresses))
-        elif kind in (_SETTLE, _SETTLE_FAILED):
-            settle = get_settle(fields)
-            if (settle.how is _FAIL) != (kind == _SETTLE_FAILED):
-                raise reader.fail(f"command {kind} settles as {settle.how}")
-            commands.append(settle)
         else:
-            read = _READERS.get(kind)
-            if read is None:
-                raise reader.fail(f"command of unknown kind {kind}: written by a newer version?")
-            command = read(fields)
-            if (kind == _OPEN_RETRYING) != _is_retrying(command):
-                raise reader.fail(f"command {kind}: a queue has messages rest by command {_OPEN_RETRYING} only")
-            commands.append(command)
+            commands.append(get_command(fields, kind))
         fields.finish()
     if has_streams != (version == VERSION_WITH_STREAMS):
         raise reader.fail(f"commands about streams are in batches of version {VERSION_WITH_STREAMS}, and in no others")
     reader.finish()
     return commands
+
+
+def get_command(reader: Reader, kind: int) -> Command:
+    """Any command but an Enqueue, of which these are the fields. Raises Malformed."""
+    if kind in (_SETTLE, _SETTLE_FAILED):
+        settle = get_settle(reader)
+        if (settle.how is _FAIL) != (kind == _SETTLE_FAILED):
+            raise reader.fail(f"command {kind} settles as {settle.how}")
+        return settle
+    read = _READERS.get(kind)
+    if read is None:
+        raise reader.fail(f"command of unknown kind {kind}: written by a newer version?")
+    command = read(reader)
+    if (kind == _OPEN_RETRYING) != _is_retrying(command):
+        raise reader.fail(f"command {kind}: a queue has messages rest by command {_OPEN_RETRYING} only")
+    return command

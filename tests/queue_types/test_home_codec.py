@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amqp_broker.octets.buffer import Buffer
 from amqp_broker.queue_types.remote.effects_codec import (
     FRAME_BYTES,
     Blocked,
@@ -20,9 +21,27 @@ from amqp_broker.queue_types.remote.effects_codec import (
     decode_to_home,
     encode_count,
     encode_taken,
+    is_batch,
 )
+from amqp_broker.queue_types.remote.home_link import HomeLink
+from amqp_broker.queue_types.remote.queue import RemoteQueue
+from queues.message import Message
 from queues.page import AddressBook
-from queues.quorum.commands import Batch, Enqueue, Purge, encode_batch
+from queues.queue import Queue
+from queues.quorum.batch_reader import BatchReader
+from queues.quorum.commands import (
+    Batch,
+    Command,
+    Enqueue,
+    How,
+    Purge,
+    Settle,
+    Tick,
+    encode_batch,
+    encode_leader_batch,
+    put_command,
+    put_publish,
+)
 from queues.quorum.effects import (
     AttachRefused,
     Cancel,
@@ -100,20 +119,48 @@ def test_effects_come_back_as_they_were(effects: list[HomeEffect]) -> None:
 
 @given(st.builds(Count, U64, U64, U64, st.booleans()))
 def test_a_count_comes_back_as_it_was(count: Count) -> None:
-    assert decode_to_home(encode_count(count), AddressBook()) == count
+    assert decode_to_home(encode_count(count)) == count
 
 
 @given(st.builds(Taken, U64, U64, st.lists(st.tuples(U64, U64), max_size=5).map(tuple)))
 def test_what_was_taken_comes_back_as_it_was(taken: Taken) -> None:
-    assert decode_to_home(encode_taken(taken), AddressBook()) == taken
+    assert decode_to_home(encode_taken(taken)) == taken
 
 
-def test_a_batch_goes_as_it_is() -> None:
-    batch = Batch(0, "n1", 5, 1, 0, [Purge(7), Enqueue((7,), message_named(1))])
-    found = decode_to_home(encode_batch(batch), AddressBook())
-    assert isinstance(found, Batch)
-    assert found.commands[0] == Purge(7)
-    assert encode_batch(found) == encode_batch(batch)
+def read_batch(data: bytes) -> list[Command]:
+    """The commands of a batch, as a home takes them."""
+    reader = BatchReader(data, AddressBook())
+    found: list[Command] = []
+    while reader.next():
+        if reader.message is not None:
+            queue_ids = reader.queue_ids or [reader.queue_id]
+            found.append(Enqueue(tuple(queue_ids), reader.message))
+        else:
+            assert reader.command is not None
+            found.append(reader.command)
+    return found
+
+
+@given(st.lists(st.tuples(st.lists(U64, min_size=1, max_size=4), messages()), max_size=5), st.binary(max_size=3))
+def test_publishes_come_back_as_they_were(publishes: list[tuple[list[int], Message]], mark: bytes) -> None:
+    """A node of the version before writes marks, which are passed over."""
+    commands = [Enqueue(tuple(ids), message, mark, 5 if mark else 0, mark) for ids, message in publishes]
+    found = read_batch(encode_batch(Batch(0, "n2", 5, 1, 0, [*commands, Purge(7)])))
+    assert found.pop() == Purge(7)
+    assert [(list(each.queue_ids), facts(each.message)) for each in found if isinstance(each, Enqueue)] == [
+        (ids, facts(message)) for ids, message in publishes
+    ]
+    assert len(found) == len(publishes)
+
+
+@given(st.lists(U64, min_size=1, max_size=300), messages())
+def test_a_publish_is_an_enqueue_without_marks(queue_ids: list[int], message: Message) -> None:
+    link = HomeLink("n1", "n2", lambda node, payload: True, 0)
+    queues: list[Queue] = [RemoteQueue("q", queue_id, True, link) for queue_id in queue_ids]
+    written, expected = Buffer(), Buffer()
+    put_publish(written, queues, message)
+    put_command(expected, Enqueue(tuple(queue_ids), message))
+    assert written.take() == expected.take()
 
 
 def test_a_frame_is_bounded_but_for_one_large_effect() -> None:
@@ -159,15 +206,18 @@ def check_effects(data: bytes) -> None:
 
 def check_commands(data: bytes) -> None:
     try:
-        frame = decode_to_home(data, AddressBook())
+        if is_batch(data):
+            read_batch(data)
+            return
+        frame = decode_to_home(data)
     except Malformed:
         return
-    if isinstance(frame, Batch):
-        assert encode_batch(frame) == data
-    elif isinstance(frame, Count):
-        assert encode_count(frame) == data
-    else:
-        assert encode_taken(frame) == data
+    assert (encode_count(frame) if isinstance(frame, Count) else encode_taken(frame)) == data
+
+
+def sample_batch() -> bytes:
+    commands = [Enqueue((1, 2), message_named(1)), Purge(3), Enqueue((1,), message_named(2), b"who", 5, b"id")]
+    return encode_batch(Batch(0, "n2", 5, 1, 0, commands))
 
 
 @given(data=st.binary(max_size=200))
@@ -186,6 +236,7 @@ def test_changed_octets_are_a_frame_or_malformed(position: int, octets: bytes, c
         (sample_effects(), check_effects),
         (encode_taken(Taken(1, 2, ((3, 4), (5, 6)))), check_commands),
         (encode_count(Count(1, 2, 3)), check_commands),
+        (sample_batch(), check_commands),
     ):
         at = position % len(data)
         check(data[:at] + octets + data[at + cut :])
@@ -199,7 +250,11 @@ def test_a_frame_that_is_cut_anywhere_is_malformed() -> None:
     taken = encode_taken(Taken(1, 2, ((3, 4),)))
     for end in range(len(taken)):
         with pytest.raises(Malformed):
-            decode_to_home(taken[:end], AddressBook())
+            decode_to_home(taken[:end])
+    batch = sample_batch()
+    for end in range(len(batch)):
+        with pytest.raises(Malformed):
+            read_batch(batch[:end])
 
 
 @pytest.mark.parametrize(
@@ -221,4 +276,23 @@ def test_what_makes_no_sense_is_refused_with_the_reason(data: bytes, reason: str
 @pytest.mark.parametrize(("data", "reason"), [(b"\x83\x02", "unknown kind 0x83"), (b"\x81\x03", "version 3")])
 def test_what_a_home_does_not_know_is_refused(data: bytes, reason: str) -> None:
     with pytest.raises(Malformed, match=reason):
-        decode_to_home(data, AddressBook())
+        decode_to_home(data)
+
+
+#: The head of a batch of one command.
+ONE_COMMAND = encode_batch(Batch(0, "n2", 5, 1, 0, [])).removesuffix(b"\0") + b"\1"
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (encode_leader_batch(5, [Tick()]), "for a group, and for no home"),
+        (encode_batch(Batch(0, "n2", 5, 1, 0, [Settle(1, How.FAIL, ((1, 1),))])), "for a group, and for no home"),
+        (ONE_COMMAND + b"\x10" + bytes(4), "a leader's"),
+        (ONE_COMMAND + b"\x63" + bytes(4), "unknown kind"),
+        (ONE_COMMAND[:-1] + bytes(2), "octets too many"),
+    ],
+)
+def test_what_is_no_batch_for_a_home_is_refused(data: bytes, reason: str) -> None:
+    with pytest.raises(Malformed, match=reason):
+        read_batch(data)

@@ -32,5 +32,7 @@ cdef class CommandSink(WriteGroup):
     cpdef void other_effect(self, object effect) except *
     @cython.locals(delivery_owner=ProxyConsumer)
     cpdef void take_effects(self, object effects) except *
+    cpdef int begin_effects(self) except -1
+    cpdef int take_effect(self, object effect) except -1
     @cython.locals(content=bytes)
     cpdef int publish(self, Message message, list proxies, object receipt, bint is_again, long long now) except -1

@@ -231,9 +231,7 @@ class CommandSink(WriteGroup):
 
     def take_effects(self, effects: Sequence[Effect]) -> None:
         """Hand what came of commands to whom it concerns. Those of no client are `other_effect`'s."""
-        if not self._is_handing_out:
-            self._to_hand_out = _HANDED_AT_ONCE
-            self.may_hand_out = True
+        self.begin_effects()
         delivery_owners = self.delivery_owners
         for effect in effects:
             if type(effect) is Delivered:
@@ -245,18 +243,29 @@ class CommandSink(WriteGroup):
                 else:
                     log.error("a delivery for consumer %d, which is not known here, waits for the end of the session",
                               effect.consumer)  # fmt: skip
-            elif isinstance(effect, GetAnswered):
-                self._on_get_answered(effect)
-            elif isinstance(effect, Counted):
-                self._tallying.popleft()(None, effect.messages)
-            elif isinstance(effect, AttachRefused):
-                self._on_attach_refused(effect)
-            elif isinstance(effect, ConsumerCancelled):
-                self._on_consumer_cancelled(effect)
-            elif isinstance(effect, SettleMissed):
-                log.info("%d deliveries that a client has settled were not its any more", effect.deliveries)
-            elif not isinstance(effect, Confirmed):
-                self.other_effect(effect)
+            else:
+                self.take_effect(effect)
+
+    def begin_effects(self) -> None:
+        """Effects have come: so much of them is handed out at once."""
+        if not self._is_handing_out:
+            self._to_hand_out = _HANDED_AT_ONCE
+            self.may_hand_out = True
+
+    def take_effect(self, effect: Effect) -> None:
+        """One of `take_effects` that is no delivery."""
+        if isinstance(effect, GetAnswered):
+            self._on_get_answered(effect)
+        elif isinstance(effect, Counted):
+            self._tallying.popleft()(None, effect.messages)
+        elif isinstance(effect, AttachRefused):
+            self._on_attach_refused(effect)
+        elif isinstance(effect, ConsumerCancelled):
+            self._on_consumer_cancelled(effect)
+        elif isinstance(effect, SettleMissed):
+            log.info("%d deliveries that a client has settled were not its any more", effect.deliveries)
+        elif not isinstance(effect, Confirmed):
+            self.other_effect(effect)
 
     def other_effect(self, effect: Effect) -> None:
         """An effect that is no answer to a client."""

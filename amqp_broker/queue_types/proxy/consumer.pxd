@@ -27,6 +27,9 @@ cdef class ProxyConsumer:
     cdef public unsigned long long seen
     cdef public object refusal
     cdef public object waiting
+    cdef public long long waiting_bytes
+    cdef public unsigned long long received
+    cdef public unsigned long long told
     cdef public bint is_late
     cdef public Py_ssize_t unseen
     cdef public bint is_settling
@@ -45,7 +48,8 @@ cdef class ProxyConsumer:
                                  unsigned int returns)
     @cython.locals(consumer=Consumer, message=Message, counts=QueueSums)
     cdef void _hand_over(self, ProxyDelivery delivery) except *
-    @cython.locals(consumer=Consumer, sink=CommandSink)
+    cdef int _wait(self, ProxyDelivery delivery) except -1
+    @cython.locals(consumer=Consumer, sink=CommandSink, delivery=ProxyDelivery)
     cpdef void hand_out(self) except *
     cpdef void settle(self, unsigned long long delivery_id, object how) except *
     @cython.locals(limit=Py_ssize_t)

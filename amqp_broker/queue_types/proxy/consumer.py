@@ -72,7 +72,8 @@ class ProxyConsumer:
     client knows; deliveries before that wait. is_ended: it gets nothing more. is_released:
     what its client held goes back with it. seen: the last delivery that was handed to the client. prefetch: the limit
     that the log keeps. refusal: why the log did not take it. is_late: it has credit for what waits, and is to get it in
-    turns to come. unseen: of one that has ended, how many waited for it."""
+    turns to come. unseen: of one that has ended, how many waited for it. waiting_bytes: of messages, in `waiting`.
+    received, told: octets of messages that have come for it, and that its sink has told somebody were taken."""
 
     def __init__(self, proxy: QueueProxy, sink: CommandSink, consumer: Subscriber, number: int, prefetch: int) -> None:
         self.proxy = proxy
@@ -87,6 +88,7 @@ class ProxyConsumer:
         self.seen = 0
         self.refusal: Refusal | None = None
         self.waiting: deque[ProxyDelivery] = deque()
+        self.waiting_bytes = self.received = self.told = 0
         self.is_late = False
         self.unseen = 0
         self.is_settling = False
@@ -106,16 +108,19 @@ class ProxyConsumer:
         delivery = self.delivery(delivery_id, message, is_redelivered, returns)
         consumer = self.consumer
         if self.waiting or not self.is_open or not consumer.has_credit():
-            self.waiting.append(delivery)
-            consumer.is_waiting = False
+            self._wait(delivery)
         elif self.sink.may_hand_out:
             self._hand_over(delivery)
         else:
-            self.waiting.append(delivery)
-            consumer.is_waiting = False
+            self._wait(delivery)
             self.sink.hand_out_later(self)
         if self._unsettled:
             self._limit_rest()
+
+    def _wait(self, delivery: ProxyDelivery) -> None:
+        self.waiting.append(delivery)
+        self.waiting_bytes += delivery.message.size
+        self.consumer.is_waiting = False
 
     def delivery(self, delivery_id: int, message: Message, is_redelivered: bool, returns: int) -> ProxyDelivery:
         """A delivery as channels hold it."""
@@ -157,7 +162,9 @@ class ProxyConsumer:
             if not sink.may_hand_out:
                 sink.hand_out_later(self)
                 break
-            self._hand_over(waiting.popleft())
+            delivery = waiting.popleft()
+            self.waiting_bytes -= delivery.message.size
+            self._hand_over(delivery)
         consumer.is_waiting = not waiting
 
     def tell(self) -> None:
@@ -172,10 +179,12 @@ class ProxyConsumer:
         self.is_ended = True
         self.unseen = len(self.waiting)
         self.waiting.clear()
+        self.waiting_bytes = 0
 
     def forget(self) -> None:
         """What it has got, and has not settled, is no longer its: the stream's epoch is over."""
         self.waiting.clear()
+        self.waiting_bytes = 0
         self.seen = 0
         self._ranges = []
         self._first = 0

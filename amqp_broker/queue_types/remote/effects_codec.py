@@ -1,6 +1,6 @@
 """The octets that pass between a node and the home of classic queues that it uses: commands there, effects back.
 
-    to the home      a batch of queues/quorum/commands.py as it is, or one of
+    to the home      a batch of queues/quorum/commands.py (batch_reader.py), or one of
                      u8 0x81, version u8, session u64, sequence u64, queue id u64                               Count
                      u8 0x82, version u8, session u64, octets u64, u32 n, n (consumer u64, octets u64)          Taken
     from the home    version u8, session u64, u32 n, n effects: u8 kind, u32 length of what follows, fields (put_...)
@@ -11,14 +11,14 @@ The decoders are strict: what they accept encodes to the same octets. They raise
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import NamedTuple
+
+import cython
 
 from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, put_message
-from queues.quorum.commands import Batch, decode_batch
 from queues.quorum.effects import (
     AttachRefused,
     Cancel,
@@ -32,26 +32,28 @@ from queues.quorum.effects import (
     SessionClosed,
     SettleMissed,
     Unreadable,
-    make_delivered,
 )
 from queues.quorum.reader import Reader
-from queues.quorum.traffic import read_message
+
+if not cython.compiled:
+    from queues.quorum.effects import make_delivered
+    from queues.quorum.traffic import read_message
 
 VERSION = 2
 #: Effects in a frame, octets at most (one larger effect goes alone).
 FRAME_BYTES = 256 * 1024
+_FRAME_BYTES = FRAME_BYTES
 
 _COUNT = 0x81
 _TAKEN = 0x82
 _OWN = 0x80
 
-_DELIVERED, _CONFIRMED, _GET_ANSWERED, _COUNTED, _ATTACH_REFUSED, _SETTLE_MISSED, _CANCELLED = range(1, 8)
+_DELIVERED = 1
+_CONFIRMED, _GET_ANSWERED, _COUNTED, _ATTACH_REFUSED, _SETTLE_MISSED, _CANCELLED = range(2, 8)
 _QUEUE_COUNTED, _BLOCKED, _SESSION_CLOSED, _UNREADABLE = 16, 17, 18, 19
 _COUNT_AT = 9
-_FRAME_HEAD = 13
-_EFFECT = struct.Struct(">BL")
-_EFFECT_HEAD = _EFFECT.size
-_DELIVERY = struct.Struct(">QQBL")
+#: Of an effect: its kind and length.
+_EFFECT_HEAD = 5
 _HAS_MESSAGE = 1
 _IS_REDELIVERED = 2
 
@@ -78,7 +80,7 @@ class Taken(NamedTuple):
     consumers: tuple[tuple[int, int], ...]
 
 
-ToHome = Batch | Count | Taken
+ToHome = Count | Taken
 
 
 def encode_count(count: Count) -> bytes:
@@ -106,10 +108,13 @@ def encode_taken(taken: Taken) -> bytes:
     return buffer.take()
 
 
-def decode_to_home(data: bytes, addresses: AddressBook) -> ToHome:
-    """A frame to the home: a batch of a node's stream, or one of the above. Raises Malformed."""
-    if not data or data[0] < _OWN:
-        return decode_batch(data, addresses)
+def is_batch(data: bytes) -> bool:
+    """Whether a frame to the home is a batch of a node's stream, and none of the above."""
+    return not data or data[0] < _OWN
+
+
+def decode_to_home(data: bytes) -> ToHome:
+    """A frame to the home that is no batch. Raises Malformed."""
     reader = Reader(data, "frame to a home node")
     kind = reader.u8()
     _check_version(reader)
@@ -199,7 +204,7 @@ class EffectsWriter:
     def _open(self, kind: int) -> int:
         """Begin an effect. Returns where its length stands."""
         buffer = self._buffer
-        if buffer.length >= FRAME_BYTES:
+        if buffer.length >= _FRAME_BYTES:
             self._seal()
         if not buffer.length:
             buffer.put_u8(VERSION)
@@ -320,34 +325,71 @@ class FromHome(NamedTuple):
     effects: list[HomeEffect]
 
 
-def decode_from_home(data: bytes, addresses: AddressBook) -> FromHome:
-    """A frame from the home. Raises Malformed."""
-    reader = Reader(data, "frame from a home node")
-    _check_version(reader)
-    session = reader.u64()
-    count = reader.count(_EFFECT_HEAD)
-    if not count:
-        raise reader.fail("a frame without effects")
-    effects: list[HomeEffect] = []
-    fields = Reader(data, "effect")
-    for _ in range(count):
-        kind, length = _EFFECT.unpack_from(data, reader.skip(_EFFECT_HEAD))
+class EffectsReader:
+    """Takes effects off a frame from the home, one by one as they are handed on (`next`).
+
+    message: of the effect at hand if it is a Delivered, which is not made, with its parts; None of any other, which
+    `effect` is then. Raises Malformed where it is made, and by `next`: what was taken before stands."""
+
+    def __init__(self, data: bytes, addresses: AddressBook) -> None:
+        reader = self._reader = Reader(data, "frame from a home node")
+        self._fields = Reader(data, "effect")
+        self._addresses = addresses
+        _check_version(reader)
+        self.session = reader.u64()
+        self._left = reader.count(_EFFECT_HEAD)
+        if not self._left:
+            raise reader.fail("a frame without effects")
+        self.effect: HomeEffect | None = None
+        self.message: Message | None = None
+        self.consumer = 0
+        self.delivery_id = 0
+        self.is_redelivered = False
+        self.delivery_count = 0
+
+    def next(self) -> bool:
+        """Go on to the next effect. Returns whether there is one."""
+        reader = self._reader
+        if not self._left:
+            reader.finish()
+            return False
+        self._left -= 1
+        fields = self._fields
+        kind = reader.u8()
+        length = reader.u32()
         start = reader.skip(length)
         fields.enter(kind, start, start + length)
+        if kind == _DELIVERED:
+            self.consumer = fields.u64()
+            self.delivery_id = fields.u64()
+            self.is_redelivered = fields.flags(_IS_REDELIVERED) != 0
+            self.delivery_count = fields.u32()
+            self.message = read_message(fields, self._addresses)
+            self.effect = None
+            return True
         read = _READERS.get(kind)
         if read is None:
             raise reader.fail(f"effect of unknown kind {kind}: written by a newer version?")
-        effects.append(read(fields, session, addresses))
+        self.message = None
+        self.effect = read(fields, self.session, self._addresses)
         fields.finish()
-    reader.finish()
-    return FromHome(session, effects)
+        return True
 
 
-def _get_delivered(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    consumer, delivery_id, flags, delivery_count = _DELIVERY.unpack_from(reader.data, reader.skip(_DELIVERY.size))
-    if flags & ~_IS_REDELIVERED:
-        raise reader.fail(f"a delivery with flags {flags:#x}")
-    return make_delivered(consumer, delivery_id, read_message(reader, addresses), flags != 0, delivery_count)
+def decode_from_home(data: bytes, addresses: AddressBook) -> FromHome:
+    """A frame from the home, with everything in it. Raises Malformed."""
+    reader = EffectsReader(data, addresses)
+    effects: list[HomeEffect] = []
+    while reader.next():
+        if reader.effect is not None:
+            effects.append(reader.effect)
+        elif reader.message is not None:
+            effects.append(
+                make_delivered(
+                    reader.consumer, reader.delivery_id, reader.message, reader.is_redelivered, reader.delivery_count
+                )
+            )
+    return FromHome(reader.session, effects)
 
 
 def _get_confirmed(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
@@ -421,7 +463,6 @@ def _get_unreadable(reader: Reader, session: int, addresses: AddressBook) -> Hom
 
 
 _READERS: dict[int, Callable[[Reader, int, AddressBook], HomeEffect]] = {
-    _DELIVERED: _get_delivered,
     _CONFIRMED: _get_confirmed,
     _GET_ANSWERED: _get_get_answered,
     _COUNTED: _get_counted,

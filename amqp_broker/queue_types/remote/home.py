@@ -18,11 +18,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, Taken, decode_to_home
+from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, Taken, decode_to_home, is_batch
 from amqp_broker.queue_types.remote.home_session import HomeSession, RemoteConsumer
 from queues.classic import ClassicQueue
 from queues.page import AddressBook
-from queues.quorum.commands import Batch
+from queues.quorum.batch_reader import BatchReader
 from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
 
@@ -76,7 +76,7 @@ class Home:
         self._pager = pager
         self._timers = timers
         self._clock = clock
-        self._send = send
+        self._send_frame = send
         self.sessions: dict[str, HomeSession] = {}
         self._awaiting: dict[HomeSession, None] = {}
         self._starved: dict[RemoteConsumer, None] = {}
@@ -115,31 +115,36 @@ class Home:
             self._early.append((node, payload))
             return
         try:
-            frame = decode_to_home(payload, self._addresses)
+            if is_batch(payload):
+                self._run(node, BatchReader(payload, self._addresses), now)
+                return
+            frame = decode_to_home(payload)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: {error}") from error
         session = self.sessions.get(node)
-        if isinstance(frame, Batch):
-            if frame.origin != node:
-                raise PeerProtocolError(f"{node} sends commands of '{frame.origin}'")
-            if session is None or frame.session > session.session:
-                session = self._open(node, frame)
-            if session is not None and session.session == frame.session:
-                session.run(frame, now)
-        elif session is None or session.session != frame.session:
+        if session is None or session.session != frame.session:
             log.debug("a frame of session %d of %s comes too late", frame.session, node)
         elif isinstance(frame, Count):
             session.count(frame, now)
         elif isinstance(frame, Taken):
             session.take(frame, now)
 
-    def _open(self, node: str, batch: Batch) -> HomeSession | None:
+    def _run(self, node: str, batch: BatchReader, now: int) -> None:
+        if batch.origin != node:
+            raise PeerProtocolError(f"{node} sends commands of '{batch.origin}'")
+        session = self.sessions.get(node)
+        if session is None or batch.session > session.session:
+            session = self._open(node, batch)
+        if session is not None and session.session == batch.session:
+            session.run(batch, now)
+
+    def _open(self, node: str, batch: BatchReader) -> HomeSession | None:
         """A new session, if this is how one begins."""
         if batch.first != 1:
             log.debug("a frame of session %d of %s was sent on a link that is gone", batch.session, node)
             return None
         self._close(node)
-        session = HomeSession(self, node, batch.session)
+        session = HomeSession(self, node, batch.session, self._pager)
         self.sessions[node] = session
         if self._is_blocked:
             session.writer.put(Blocked(True))
@@ -174,7 +179,7 @@ class Home:
             if session.end_turn(position):
                 self._awaiting[session] = None
             for frame in session.writer.take():
-                self._send(session.peer, frame)
+                self._send_frame(session.peer, frame)
 
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there: what waited for that is confirmed at the end of the turn."""

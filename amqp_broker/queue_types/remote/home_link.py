@@ -19,32 +19,39 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import cython
 
 from amqp_broker.octets.buffer import Buffer
 from amqp_broker.queue_types.proxy.command_sink import CommandSink
 from amqp_broker.queue_types.remote.effects_codec import (
     Blocked,
     Count,
-    FromHome,
+    EffectsReader,
     HomeEffect,
     QueueCounted,
     Taken,
-    decode_from_home,
     encode_count,
     encode_taken,
 )
 from amqp_broker.queue_types.remote.home_session import CONSUMER_WINDOW_BYTES, LINK_WINDOW_BYTES
+from queues.message import Message
+from queues.outcomes import PublishOutcome
 from queues.page import AddressBook
-from queues.quorum.commands import Command, Detach, Enqueue, Settle, put_batch_head, put_command
-from queues.quorum.effects import Confirmed, Delivered, GetAnswered, Refusal
+from queues.quorum.commands import Command, Detach, Enqueue, Settle
+from queues.quorum.effects import Confirmed, GetAnswered, Refusal
 from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
+
+if not cython.compiled:
+    from queues.quorum.commands import put_batch_head, put_command, put_publish
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
     from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
+    from amqp_broker.queue_types.proxy.queue import QueueProxy
     from amqp_broker.queue_types.receipts import Receipt
 
 log = logging.getLogger("amqp_broker.proxies")
@@ -55,30 +62,38 @@ FRAME_BYTES = 256 * 1024
 IN_FLIGHT_BYTES = 8 * 1024 * 1024
 #: What a Count is taken for, octets.
 _COUNT_BYTES = 27
+_FRAME_BYTES = FRAME_BYTES
+_IN_FLIGHT_BYTES = IN_FLIGHT_BYTES
+#: The home hears of what was taken when it is so much of its windows.
+_CONSUMER_SHARE_BYTES = CONSUMER_WINDOW_BYTES // 4
+_LINK_SHARE_BYTES = LINK_WINDOW_BYTES // 4
 #: Consumer numbers begin at session << this: in a new process they are above all earlier ones, as sessions are times.
 _NUMBER_BITS = 20
+_TAKEN: int = PublishOutcome.TAKEN
 
 #: Called with why there is no answer, or with a queue's messages, unacknowledged and leased messages, and consumers.
 Counted = Callable[[Refusal | None, int, int, int, int], None]
 
 
-class Flow:
-    """What came for one consumer and its client has not taken. received, taken, told: octets of messages in all; told
-    is what the home knows of."""
-
-    __slots__ = ("received", "sizes", "taken", "told")
+class Run:
+    """Commands of consecutive numbers that leave in one frame: those of a batch, or one Count. count, size: of the
+    commands, and their octets; done: how many are confirmed. octets: of a batch, once it is whole. receipts: those of
+    the commands, in order, None for none; the list itself is None where nobody has any."""
 
     def __init__(self) -> None:
-        self.received = 0
-        self.taken = 0
-        self.told = 0
-        self.sizes: deque[int] = deque()
+        self.count = 0
+        self.size = 0
+        self.done = 0
+        self.octets: bytes | None = None
+        self.counts: tuple[int, bool] | None = None  # what a Count says
+        self.receipts: list[Receipt | None] | None = None
 
-    def take_all_but(self, count: int) -> None:
-        """So many of what came last are still waiting."""
-        sizes = self.sizes
-        while len(sizes) > count:
-            self.taken += sizes.popleft()
+    def expect(self, receipt: Receipt) -> None:
+        """It is that of the command that comes next."""
+        if self.receipts is None:
+            self.receipts = [None] * self.count
+        self.receipts.append(receipt)
+        receipt.expect()
 
 
 class HomeLink(CommandSink):
@@ -99,33 +114,71 @@ class HomeLink(CommandSink):
         self.backlog_bytes = 0
         self.session = 0
         self.applied = 0
-        self._send = send
+        self._send_frame = send
         self._addresses = AddressBook()
         self._buffer = Buffer(1024)
+        self._head = Buffer(128)
         self._next_consumer = now << _NUMBER_BITS
-        self._unconfirmed: deque[tuple[Receipt | None, int]] = deque()
-        self._unsent: deque[bytes | tuple[int, bool]] = deque()  # a command's octets, or what a Count says
+        self._unconfirmed: deque[Run] = deque()  # as they were sent
+        self._unsent: deque[Run] = deque()
+        self._run: Run | None = None  # that has its octets in the buffer: it may become longer
+        self._submitted = 0  # commands that were sent or are to be, and are not confirmed
+        self._sent = 0  # of these
         self._in_flight = 0
         self._counting: deque[Counted] = deque()
-        self._flows: dict[int, Flow] = {}
-        self._untaken: dict[int, Flow] = {}  # those of whom something waits, as of the last look
+        self._untaken: dict[int, ProxyConsumer] = {}  # those for whom something came, or waits, as of the last look
         self._received = 0
         self._told = 0
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
+    def publish(
+        self, message: Message, proxies: Sequence[QueueProxy], receipt: Receipt | None, is_again: bool, now: int
+    ) -> int:
+        """See WriteGroup. There are no marks by which a message is recognised: a home looks at none."""
+        start = self._buffer.length
+        put_publish(self._buffer, proxies, message)
+        self._was_put(start, receipt)
+        return _TAKEN
+
     def submit(self, command: Command, receipt: Receipt | None = None) -> int:
         """See CommandSink."""
         if self.settling and not isinstance(command, Enqueue | Settle):
             self.flush()  # what a client has settled comes before what it fetches or counts then
+        start = self._buffer.length
         put_command(self._buffer, command)
-        octets = self._buffer.take()
+        self._was_put(start, receipt)
+        return self.applied + self._submitted
+
+    def _was_put(self, start: int, receipt: Receipt | None) -> None:
+        """A command is in the buffer, from there on."""
+        buffer = self._buffer
+        size = buffer.length - start
+        run = self._run
+        if run is not None and buffer.length > _FRAME_BYTES:
+            # It is one too much. What came before leaves in a frame of its own.
+            run.octets = buffer.get_bytes(0, start)
+            buffer.drop_front(start)
+            self._unsent.append(run)
+            run = None
+        if run is None:
+            run = self._run = Run()
         if receipt is not None:
-            receipt.expect()
-        self._unsent.append(octets)
-        self._unconfirmed.append((receipt, len(octets)))
-        self.backlog_bytes += len(octets)
-        return self.applied + len(self._unconfirmed)
+            run.expect(receipt)
+        elif run.receipts is not None:
+            run.receipts.append(None)
+        run.count += 1
+        run.size += size
+        self._submitted += 1
+        self.backlog_bytes += size
+
+    def _seal(self) -> None:
+        """What is in the buffer is a frame."""
+        run = self._run
+        if run is not None:
+            run.octets = self._buffer.take()
+            self._unsent.append(run)
+            self._run = None
 
     def new_consumer(self) -> int:
         """See CommandSink."""
@@ -136,9 +189,12 @@ class HomeLink(CommandSink):
         """How many messages and consumers a queue has, behind everything that was submitted before. is_use: see
         Count."""
         self.flush()
+        self._seal()
         self._counting.append(then)
-        self._unsent.append((queue_id, is_use))
-        self._unconfirmed.append((None, _COUNT_BYTES))
+        run = Run()
+        run.count, run.size, run.counts = 1, _COUNT_BYTES, (queue_id, is_use)
+        self._unsent.append(run)
+        self._submitted += 1
         self.backlog_bytes += _COUNT_BYTES
 
     # -- output --------------------------------------------------------------------------------------------------------
@@ -147,129 +203,136 @@ class HomeLink(CommandSink):
         """Send what is new, as far as the home keeps up; without a link, tell who waits that it is lost."""
         self.flush()
         if not self.is_connected:
-            while self._unconfirmed or self.settling:
+            while self._submitted or self.settling:
                 self._lose()
                 self.flush()
             return
         self._tell_taken()
-        commands: list[bytes] = []
-        size = 0
-        first = self._next_unsent()
-        while self._unsent:
-            octets = self._unsent[0]
-            length = _COUNT_BYTES if isinstance(octets, tuple) else len(octets)
-            if self._in_flight and self._in_flight + length > IN_FLIGHT_BYTES:
+        self._seal()
+        unsent = self._unsent
+        while unsent:
+            run = unsent[0]
+            if self._in_flight and self._in_flight + run.size > _IN_FLIGHT_BYTES:
                 break
-            if commands and (isinstance(octets, tuple) or size + length > FRAME_BYTES):
-                self._send_commands(first, commands)
-                first += len(commands)
-                commands, size = [], 0
-            self._unsent.popleft()
-            self._in_flight += length
-            if isinstance(octets, tuple):
-                self._send(self.home, encode_count(Count(self.session, first, *octets)))
-                first += 1
-            else:
-                commands.append(octets)
-                size += length
-        if commands:
-            self._send_commands(first, commands)
+            unsent.popleft()
+            first = self.applied + self._sent + 1
+            self._unconfirmed.append(run)
+            self._sent += run.count
+            self._in_flight += run.size
+            if run.octets is not None:
+                self._send_commands(first, run.count, run.octets)
+                run.octets = None
+            elif run.counts is not None:
+                self._send_frame(self.home, encode_count(Count(self.session, first, *run.counts)))
 
-    def _next_unsent(self) -> int:
-        """The number of the first command that was not sent."""
-        return self.applied + len(self._unconfirmed) - len(self._unsent) + 1
-
-    def _send_commands(self, first: int, commands: list[bytes]) -> None:
-        buffer = self._buffer
-        count_at = put_batch_head(buffer, 0, self.own_node, self.session, first, self.applied)
-        buffer.set_u32(count_at, len(commands))
-        self._send(self.home, b"".join([buffer.take(), *commands]))
+    def _send_commands(self, first: int, count: int, octets: bytes) -> None:
+        head = self._head
+        count_at = put_batch_head(head, 0, self.own_node, self.session, first, self.applied)
+        head.set_u32(count_at, count)
+        self._send_frame(self.home, b"".join((head.take(), octets)))
 
     def _tell_taken(self) -> None:
         """The home learns what was taken, when it is much."""
         consumers: list[tuple[int, int]] = []
-        delivery_owners = self.delivery_owners
-        done = []
-        for number, flow in self._untaken.items():
-            delivery_owner = delivery_owners.get(number)
-            if delivery_owner is None:
-                self._flows.pop(number, None)
-                done.append(number)
-                continue
-            flow.take_all_but(len(delivery_owner.waiting))
-            if not flow.sizes:
-                done.append(number)
-            if flow.taken - flow.told >= CONSUMER_WINDOW_BYTES // 4:
-                flow.told = flow.taken
-                consumers.append((number, flow.taken))
-        for number in done:
-            del self._untaken[number]
-        if consumers or self._received - self._told >= LINK_WINDOW_BYTES // 4:
+        if self._untaken:
+            done = []
+            for number, delivery_owner in self._untaken.items():
+                if self.delivery_owners.get(number) is not delivery_owner:
+                    done.append(number)
+                    continue
+                taken = delivery_owner.received - delivery_owner.waiting_bytes
+                if not delivery_owner.waiting:
+                    done.append(number)
+                if taken - delivery_owner.told >= _CONSUMER_SHARE_BYTES:
+                    delivery_owner.told = taken
+                    consumers.append((number, taken))
+            for number in done:
+                del self._untaken[number]
+        if consumers or self._received - self._told >= _LINK_SHARE_BYTES:
             self._told = self._received
-            self._send(self.home, encode_taken(Taken(self.session, self._received, tuple(consumers))))
+            self._send_frame(self.home, encode_taken(Taken(self.session, self._received, tuple(consumers))))
 
     # -- input ---------------------------------------------------------------------------------------------------------
 
     def receive_effects(self, payload: bytes, now: int) -> None:
         """A frame from the home. Raises PeerProtocolError."""
         try:
-            frame = decode_from_home(payload, self._addresses)
+            effects = EffectsReader(payload, self._addresses)
+            if not self.is_connected or effects.session != self.session:
+                log.debug("effects of session %d come too late from %s", effects.session, self.home)
+                return
+            self._on_effects(effects)
         except Malformed as error:
             raise PeerProtocolError(f"{self.home}: {error}") from error
-        if not self.is_connected or frame.session != self.session:
-            log.debug("effects of session %d come too late from %s", frame.session, self.home)
-            return
-        self._on_effects(frame)
 
-    def _on_effects(self, frame: FromHome) -> None:
-        effects: list[Any] = []  # of homes; what a CommandSink does not know, HomeLink takes
+    def _on_effects(self, effects: EffectsReader) -> None:
         confirms: list[Confirmed] = []
-        for effect in frame.effects:
-            if isinstance(effect, Delivered):
-                self._on_delivered(effect, effects)
-            elif isinstance(effect, Confirmed):
-                confirms.append(effect)
-            else:
+        delivery_owner: ProxyConsumer | None = None  # of the delivery before
+        number = 0
+        self.begin_effects()
+        while effects.next():
+            message = effects.message
+            if message is None:
+                delivery_owner = None  # it may end
+                effect = effects.effect
+                if isinstance(effect, Confirmed):
+                    confirms.append(effect)
+                    continue
                 if isinstance(effect, GetAnswered) and effect.message is not None:
                     self._received += effect.message.size
-                effects.append(effect)
-        self.take_effects(effects)
+                self.take_effect(effect)  # type: ignore[arg-type]  # a home has more of them
+                continue
+            self._received += message.size
+            if delivery_owner is None or effects.consumer != number:
+                number = effects.consumer
+                delivery_owner = self._owner_of(number)
+                if delivery_owner is None:
+                    continue
+            delivery_owner.received += message.size
+            delivery_owner.deliver(effects.delivery_id, message, effects.is_redelivered, effects.delivery_count)
         for confirmed in confirms:
             self._on_confirmed(confirmed)
 
-    def _on_delivered(self, effect: Delivered, effects: list[Any]) -> None:  # as above
-        size = effect.message.size
-        self._received += size
-        number = effect.consumer
-        delivery_owner = self.delivery_owners.get(number)
+    def _owner_of(self, number: int) -> ProxyConsumer | None:
+        """Whose a delivery is. Nobody's if its queue is deleted here, and not yet there."""
+        delivery_owner: ProxyConsumer | None = self.delivery_owners.get(number)
         if delivery_owner is None or delivery_owner.proxy.is_deleted:
-            # Its queue is deleted here, and not yet there.
             self.delivery_owners.pop(number, None)
             self.submit(Detach(number, True))
-            return
-        flow = self._flows.get(number)
-        if flow is None:
-            self._flows[number] = flow = Flow()
-        flow.received += size
-        flow.sizes.append(size)
-        self._untaken[number] = flow
-        effects.append(effect)
+            return None
+        self._untaken[number] = delivery_owner
+        return delivery_owner
 
     def _on_confirmed(self, effect: Confirmed) -> None:
-        sent = len(self._unconfirmed) - len(self._unsent)
-        if effect.first != self.applied + 1 or effect.last > self.applied + sent:
+        first, last = effect.first, effect.last
+        if first != self.applied + 1 or last > self.applied + self._sent:
             raise PeerProtocolError(
-                f"{self.home} confirms commands {effect.first} to {effect.last} of session {self.session}: "
-                f"{self.applied} were confirmed, {self.applied + sent} were sent"
+                f"{self.home} confirms commands {first} to {last} of session {self.session}: "
+                f"{self.applied} were confirmed, {self.applied + self._sent} were sent"
             )
         refusals = dict(effect.refused)
-        for sequence in range(effect.first, effect.last + 1):
-            receipt, size = self._unconfirmed.popleft()
-            self.applied = sequence
-            self.backlog_bytes -= size
-            self._in_flight -= size
-            if receipt is not None:
-                receipt.complete(refusals.get(sequence))
+        left = last - first + 1
+        while left:
+            run = self._unconfirmed[0]
+            count = min(left, run.count - run.done)
+            left -= count
+            if run.receipts is None:
+                self._confirmed(count)
+            else:
+                for receipt in run.receipts[run.done : run.done + count]:
+                    self._confirmed(1)
+                    if receipt is not None:
+                        receipt.complete(refusals.get(self.applied) if refusals else None)
+            run.done += count
+            if run.done == run.count:
+                self._unconfirmed.popleft()
+                self.backlog_bytes -= run.size
+                self._in_flight -= run.size
+
+    def _confirmed(self, count: int) -> None:
+        self.applied += count
+        self._submitted -= count
+        self._sent -= count
 
     def other_effect(self, effect: HomeEffect) -> None:  # type: ignore[override]  # a home has more of them
         """See CommandSink."""
@@ -291,28 +354,30 @@ class HomeLink(CommandSink):
         self.is_connected = True
         self.applied = 0
         # It tells the home that whatever it holds of an older session is over.
-        self._send_commands(1, [])
+        self._send_commands(1, 0, b"")
 
     def peer_disconnected(self, now: int) -> None:
         """The link is lost, and everything that was on its way."""
         self.is_connected = self.is_blocked = False
-        self._flows.clear()
         self._untaken.clear()
         self._received = self._told = 0
         self._lose()
 
     def _lose(self) -> None:
         """Nothing that was submitted will be answered."""
-        lost, self._unconfirmed = self._unconfirmed, deque()
-        counting, self._counting = self._counting, deque()
+        self._seal()
+        lost = [*self._unconfirmed, *self._unsent]
+        self._unconfirmed.clear()
         self._unsent.clear()
-        self.backlog_bytes = self._in_flight = 0
+        counting, self._counting = self._counting, deque()
+        self.backlog_bytes = self._in_flight = self._submitted = self._sent = 0
         self.give_up(Refusal.UNKNOWN)
         for then in counting:
             then(Refusal.UNKNOWN, 0, 0, 0, 0)
-        for receipt, _ in lost:
-            if receipt is not None:
-                receipt.complete(Refusal.UNKNOWN)
+        for run in lost:
+            for receipt in run.receipts[run.done :] if run.receipts is not None else ():
+                if receipt is not None:
+                    receipt.complete(Refusal.UNKNOWN)
 
     # -- for who looks -------------------------------------------------------------------------------------------------
 
@@ -322,8 +387,4 @@ class HomeLink(CommandSink):
 
     def waits_for(self, delivery_owner: ProxyConsumer) -> int:
         """Octets that wait for a consumer's client."""
-        flow = self._flows.get(delivery_owner.number)
-        if flow is None:
-            return 0
-        flow.take_all_but(len(delivery_owner.waiting))
-        return flow.received - flow.taken
+        return delivery_owner.waiting_bytes

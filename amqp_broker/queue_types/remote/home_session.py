@@ -25,7 +25,8 @@ from queues.classic import ClassicQueue
 from queues.message import Delivery, Message
 from queues.numbered_consumer import NumberedConsumer
 from queues.outcomes import PublishOutcome
-from queues.quorum.commands import Attach, Batch, Detach, Enqueue, Get, How, Prefetch, Purge, Settle
+from queues.quorum.batch_reader import BatchReader
+from queues.quorum.commands import Attach, Detach, Get, How, Prefetch, Purge
 from queues.quorum.effects import (
     AttachRefused,
     Cancel,
@@ -37,16 +38,21 @@ from queues.quorum.effects import (
     Refused,
     SettleMissed,
 )
+from queues.quorum.traffic import Settle
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.remote.home import Home
+    from queues.pager import Pager
 
 #: Deliveries that the other node has not taken off the link, octets of messages.
 LINK_WINDOW_BYTES = 8 * 1024 * 1024
 #: Deliveries that one consumer's client has not taken, octets of messages: they lie in the other node's RAM.
 CONSUMER_WINDOW_BYTES = 1024 * 1024
-
+_LINK_WINDOW_BYTES = LINK_WINDOW_BYTES
+_CONSUMER_WINDOW_BYTES = CONSUMER_WINDOW_BYTES
+_STORED: int = PublishOutcome.STORED
+_REFUSED: int = PublishOutcome.REFUSED
 
 
 class RemoteConsumer(NumberedConsumer):
@@ -76,25 +82,29 @@ class RemoteConsumer(NumberedConsumer):
     def has_credit(self) -> bool:
         if self.prefetch and len(self.held) >= self.prefetch:
             return False
-        if self.sent - self.taken >= CONSUMER_WINDOW_BYTES:
+        if self.sent - self.taken >= _CONSUMER_WINDOW_BYTES:
             return False
         session = self.session
-        if session.sent - session.taken >= LINK_WINDOW_BYTES:
+        if session.sent - session.taken >= _LINK_WINDOW_BYTES:
             session.halted[self] = None
             return False
-        return not session.home.is_short_of_memory(self)
+        pager = session.pager
+        return pager.used + pager.others_bytes <= pager.budget_bytes or not session.home.is_short_of_memory(self)
 
     def deliver(self, entry: Delivery) -> None:
         delivery_id = self.hold(entry)
         # The count is a header of the delivery only where the queue limits it.
         returns = entry.returns if self.queue.counts_returns else 0
-        self.session.writer.put_delivered(self.number, delivery_id, entry.message, entry.is_redelivered, returns)
-        self.session.touch()
+        session = self.session
+        session.writer.put_delivered(self.number, delivery_id, entry.message, entry.is_redelivered, returns)
+        if not session.is_touched:
+            session.touch()
 
     def hold(self, entry: Any) -> int:  # an Entry: queues whose home this is are classic
         """An entry is on its way. Returns the number of the delivery."""
-        self.sent += entry.message.size
-        self.session.sent += entry.message.size
+        size = entry.message.size
+        self.sent += size
+        self.session.sent += size
         return self.keep(entry, 0)
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
@@ -114,10 +124,12 @@ class RemoteConsumer(NumberedConsumer):
 
 
 class HomeSession:
-    """The present session of node `peer`. halted: consumers that a window has kept waiting, in turn."""
+    """The present session of node `peer`. halted: consumers that a window has kept waiting, in turn. is_touched: there
+    is something to send. pager: of the node's queues."""
 
-    def __init__(self, home: Home, peer: str, session: int) -> None:
+    def __init__(self, home: Home, peer: str, session: int, pager: Pager) -> None:
         self.home = home
+        self.pager = pager
         self.peer = peer
         self.session = session
         self.writer = EffectsWriter(session)
@@ -126,15 +138,14 @@ class HomeSession:
         self.sent = 0
         self.taken = 0
         self.executed = 0
-        self._confirmed = 0
+        self.is_touched = False
+        self._confirmed_to = 0
         self._last_consumer = 0
         self._refused: list[Refused] = []
         self._has_stored = False
         self._pending: deque[tuple[int, int]] = deque()
         self._touched: dict[ClassicQueue, None] = {}
         self._handlers = {
-            Enqueue: self._enqueue,
-            Settle: self._settle,
             Attach: self._attach,
             Detach: self._detach,
             Prefetch: self._prefetch,
@@ -144,22 +155,43 @@ class HomeSession:
 
     def touch(self) -> None:
         """There is something to send."""
+        self.is_touched = True
         self.home.touched[self] = None
 
     # -- input -------------------------------------------------------------------------------------------------------
 
-    def run(self, batch: Batch, now: int) -> None:
-        """Execute commands. Raises PeerProtocolError."""
+    def run(self, batch: BatchReader, now: int) -> None:
+        """Execute commands. Raises PeerProtocolError, Malformed."""
         self._check_next(batch.first)
-        for command in batch.commands:
-            handler: Any = self._handlers.get(type(command))  # takes its own class of command
-            if handler is None:
-                said = type(command).__name__
-                raise PeerProtocolError(f"{self.peer} sends a command {said} to the home of a classic queue")
+        queue: ClassicQueue | None = None  # of the publish before
+        while batch.next():
             self.executed += 1
-            handler(command, now)
+            message = batch.message
+            if message is None:
+                self._execute(batch.command, now)
+                queue = None  # it may be gone
+            elif batch.queue_ids is not None:
+                self._publish_to_many(batch.queue_ids, message, now)
+            else:
+                if queue is None or queue.queue_id != batch.queue_id or queue.is_deleted:
+                    queue = self.home.find(batch.queue_id)
+                if queue is None:
+                    self._refuse(Refusal.NO_QUEUE)
+                else:
+                    self._note_outcome(queue.publish(message, None, False, now))
         self.touch()
         self._dispatch(now)
+
+    def _execute(self, command: object, now: int) -> None:
+        """Any command but an Enqueue. Raises PeerProtocolError."""
+        if isinstance(command, Settle):
+            self._settle(command, now)
+            return
+        handler: Any = self._handlers.get(type(command))  # takes its own class of command
+        if handler is None:
+            said = type(command).__name__
+            raise PeerProtocolError(f"{self.peer} sends a command {said} to the home of a classic queue")
+        handler(command, now)
 
     def count(self, command: Count, now: int) -> None:
         """Execute a Count. Raises PeerProtocolError."""
@@ -238,16 +270,18 @@ class HomeSession:
     def _refuse(self, refusal: Refusal) -> None:
         self._refused.append(Refused(self.executed, refusal))
 
-    def _enqueue(self, command: Enqueue, now: int) -> None:
-        found = [self.home.find(queue_id) for queue_id in command.queue_ids]
+    def _publish_to_many(self, queue_ids: list[int], message: Message, now: int) -> None:
+        found = [self.home.find(queue_id) for queue_id in queue_ids]
         queues = [queue for queue in found if queue is not None]
         if not queues:
             self._refuse(Refusal.NO_QUEUE)
             return
-        outcome = self.home.vhost_of(queues[0]).publish(command.message, queues, now)
-        if outcome == PublishOutcome.STORED:
+        self._note_outcome(self.home.vhost_of(queues[0]).publish(message, queues, now))
+
+    def _note_outcome(self, outcome: int) -> None:
+        if outcome == _STORED:
             self._has_stored = True
-        elif outcome == PublishOutcome.REFUSED:
+        elif outcome == _REFUSED:
             self._refuse(Refusal.FULL)
 
     def _settle(self, command: Settle, now: int) -> None:
@@ -375,6 +409,7 @@ class HomeSession:
 
     def end_turn(self, position: int) -> bool:
         """Everything of this turn is in the journal, which ends at `position`. Returns whether a sync is awaited."""
+        self.is_touched = False
         if self._has_stored:
             self._has_stored = False
             self._pending.append((self.executed, position))
@@ -397,12 +432,12 @@ class HomeSession:
         return bool(pending)
 
     def _confirm(self, last: int) -> None:
-        if last <= self._confirmed:
+        if last <= self._confirmed_to:
             return
         refused = tuple([each for each in self._refused if each.sequence <= last])
         del self._refused[: len(refused)]
-        self.writer.put(Confirmed(self.session, self._confirmed + 1, last, refused))
-        self._confirmed = last
+        self.writer.put(Confirmed(self.session, self._confirmed_to + 1, last, refused))
+        self._confirmed_to = last
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

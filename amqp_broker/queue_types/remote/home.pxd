@@ -1,0 +1,38 @@
+cimport cython
+from amqp_broker.queue_types.remote.home_session cimport HomeSession
+from queues.classic cimport ClassicQueue
+from queues.page cimport AddressBook
+from queues.pager cimport Pager
+from queues.quorum.batch_reader cimport BatchReader
+
+cdef class Home:
+    cdef object _vhosts
+    cdef object _remove_queue
+    cdef Pager _pager
+    cdef object _timers
+    cdef object _clock
+    cdef object _send_frame
+    cdef public dict sessions
+    cdef dict _awaiting
+    cdef dict _starved
+    cdef long long _retries_at
+    cdef dict _watched
+    cdef long long _looks_at
+    cdef AddressBook _addresses
+    cdef dict _queues
+    cdef list _queues_known_at
+    cdef bint _is_blocked
+    cdef bint _is_started
+    cdef list _early
+    cdef public dict touched
+
+    cpdef void receive_commands(self, str node, bytes payload, long long now) except *
+    @cython.locals(session=HomeSession)
+    cdef int _run(self, str node, BatchReader batch, long long now) except -1
+    cdef HomeSession _open(self, str node, BatchReader batch)
+    @cython.locals(session=HomeSession)
+    cdef void _close(self, str node) except *
+    @cython.locals(session=HomeSession, touched=dict)
+    cpdef int end_turn(self, long long position, bint is_blocked, long long now) except -1
+    @cython.locals(queue=ClassicQueue)
+    cpdef ClassicQueue find(self, unsigned long long queue_id)
