@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -25,6 +26,7 @@ from typing import IO
 
 #: What begins so is read by interpreter and libraries once, when they start.
 _OF_THE_START = ("AMQP_BROKER_PLAIN", "GLIBC_", "LANG", "LC_", "LD_", "MALLOC_", "OPENSSL_", "PYTHON")
+_LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 _ANSWER_OCTETS = 64
 _LENGTH_OCTETS = 4
 _END_S = 5.0
@@ -105,7 +107,7 @@ class ForkServer:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.owner_pid = os.getpid()
-        self._start = _of_the_start(environment)
+        self._start = _of_the_start(environment), _inherited()
         self._asking, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -118,7 +120,7 @@ class ForkServer:
 
     def serves(self, environment: Mapping[str, str]) -> bool:
         """Whether a broker with this environment may come from it."""
-        return self._process.poll() is None and self._start == _of_the_start(environment)
+        return self._process.poll() is None and self._start == (_of_the_start(environment), _inherited())
 
     def fork(self, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> ForkedProcess:
         """A process that runs the command amqp-broker with these arguments. Raises OSError."""
@@ -203,6 +205,12 @@ def _is_readable(descriptor: int, timeout_s: float | None) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
+
+
+def _inherited() -> tuple[object, ...]:
+    """What a process has of the one that starts it, and may be changed while that runs."""
+    limits = tuple(resource.getrlimit(each) for each in _LIMITS)
+    return limits, os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)
 
 
 def _of_the_start(environment: Mapping[str, str]) -> dict[str, str]:

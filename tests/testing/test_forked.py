@@ -4,6 +4,7 @@ no concern of theirs."""
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 from pathlib import Path
@@ -31,6 +32,19 @@ def test_the_second_comes_from_where_the_first_came_from(tmp_path: Path, monkeyp
         assert parent_of(pid) == server != os.getpid()
         assert os.getpgid(pid) == pid, "an interrupt from the keyboard is not for it"
         assert Path(f"/proc/{pid}/cwd").resolve() == tmp_path
+
+
+def test_it_has_the_limits_that_the_program_has_now() -> None:
+    with amqp_broker.running():
+        pass
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = 1 << 26 if soft == resource.RLIM_INFINITY else soft // 2
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
+    try:
+        with amqp_broker.running() as broker:
+            assert resource.prlimit(broker.process.pid, resource.RLIMIT_STACK)[0] == wanted
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
 
 
 def test_it_has_no_descriptor_of_another() -> None:

@@ -23,11 +23,10 @@ cdef class RemoteConsumer(NumberedConsumer):
 
     @cython.locals(session=HomeSession, pager=Pager)
     cpdef bint has_credit(self) except -1
-    @cython.locals(delivery_id="unsigned long long", returns="unsigned int", session=HomeSession, queue=ClassicQueue)
+    @cython.locals(delivery_id="unsigned long long", returns="unsigned int", session=HomeSession)
     cpdef bint deliver(self, Delivery entry) except -1
     @cython.locals(size="long long")
     cpdef unsigned long long hold(self, Entry entry) except 0
-    @cython.locals(queue=ClassicQueue)
     cpdef int let_go(self) except -1
 
 @cython.final
