@@ -184,6 +184,10 @@ class Queue:
         """The nodes that can read what it keeps, where this one cannot; none where it can."""
         return ()
 
+    def described_at(self) -> str:
+        """The node that is asked for all that is shown of it, "" where this one knows."""
+        return self.home
+
     def which_partition(self) -> str:
         """What to say to who asks it for what only its partitions have; "" for one that is whole."""
         parts = self.partitions()

@@ -96,6 +96,7 @@ class Membership:
         self._addresses: dict[str, Address] = {}
         self._calm_since: int | None = None
         self._has_spread = False
+        self._lists_seen = metadata.group_generation
         self._told: dict[int, MembershipResult] = {}
         self._released: dict[str, None] = {}  # whom this node has told so,
         self._leaving: dict[str, None] = {}  # and only now
@@ -447,11 +448,11 @@ class Membership:
     def plan(self) -> list[Move]:
         """What would spread the leaders evenly over the members that are linked."""
         replication = self._replication
-        groups = replication.host.groups
         usable = [name for name in replication.members() if self.is_linked(name)]
+        found = {group_id: self._transfers.look(group_id) for group_id in replication.host.groups}
         return plan_moves(
-            {group_id: group.leader for group_id, group in groups.items()},
-            {group_id: group.members for group_id, group in groups.items()},
+            {group_id: leader for group_id, (leader, _) in found.items()},
+            {group_id: voters for group_id, (_, voters) in found.items()},
             usable,
         )
 
@@ -464,18 +465,27 @@ class Membership:
         self._has_spread, self._calm_since = False, None
 
     def _spread_after_calm(self, now: int) -> None:
-        """Once all members have been linked for a while, one that leads everything gives some of it away, once."""
-        replication = self._replication
+        """Once all members have been linked for a while, one that leads everything gives some of it away, once. Where
+        groups are on some of the nodes, nobody does: who leads the metadata sees to it, and again when these are
+        others."""
+        replication, metadata = self._replication, self._metadata
         if not replication.is_clustered or not all(map(self.is_linked, replication.members())):
             self._calm_since = None
             self._has_spread = False
             return
+        if metadata.has_group_lists and (metadata.group_generation != self._lists_seen or not self.is_settled):
+            self._lists_seen = metadata.group_generation
+            self.spread_again()
         if self._calm_since is None:
             self._calm_since = now
         if self._has_spread or now - self._calm_since < CALM_MS:
             return
         self._has_spread = True
-        if all(group.is_leader for group in replication.groups()):
+        if metadata.has_group_lists:
+            is_its_task = replication.metadata_group.is_leader
+        else:
+            is_its_task = all(group.is_leader for group in replication.groups())
+        if is_its_task:
             for move in self.plan():
                 result = self._transfers.request(move.group_id, move.target)
                 log.info("group %d: %s is to lead it: %s", move.group_id, move.target, result.name)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from amqp_broker.links.frame_kinds import FrameKind
@@ -19,22 +20,33 @@ if TYPE_CHECKING:
 log = logging.getLogger("amqp_broker.cluster")
 
 
+#: Who leads a group of which this node is no member, None where nobody knows, and who its members are.
+LookElsewhere = Callable[[int], tuple[str | None, Collection[str]]]
+
+
 class Transfers:
-    """See the module's docstring."""
+    """See the module's docstring. look_elsewhere: what is known of groups in which this node is not; set by who
+    knows."""
 
     def __init__(self, host: RaftHost, tenants: Tenants) -> None:
         self._host = host
+        self.look_elsewhere: LookElsewhere = lambda group_id: (None, ())
         self._send = tenants.register(FrameKind.TRANSFER_REQUEST, self._receive)
+
+    def look(self, group_id: int) -> tuple[str | None, Collection[str]]:
+        """Who leads a group, None where that is not known here, and who can."""
+        group = self._host.groups[group_id]
+        return self.look_elsewhere(group_id) if group.is_outside else (group.leader, group.members)
 
     def request(self, group_id: int, target: str) -> TransferResult:
         """Have a member lead a group. STARTED: whoever leads was asked to."""
         group = self._host.groups[group_id]
-        leader = group.leader
+        leader, voters = self.look(group_id)
         if leader == target:
             return TransferResult.LEADER_ALREADY
         if group.is_leader or leader is None:
             return group.transfer_leadership(target)
-        if target not in group.members:
+        if target not in voters:
             return TransferResult.NOT_A_VOTER
         octets = json.dumps({"group": group_id, "to": target}).encode()
         return TransferResult.STARTED if self._send(leader, octets) else TransferResult.NOT_CONNECTED

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException
@@ -247,7 +247,7 @@ class Leases:
             if not request.queue_id:
                 self.transactions.serve(request, answer)
                 return
-            queue = self._home.find(request.queue_id)
+            queue = self._home.find(request.queue_id) or self._in_group(request.queue_id)
             if queue is None:
                 # It was deleted, and that is on its way there.
                 raise LeaseError(BUSY, f"{request.verb}: the queue's home does not have it now")
@@ -257,6 +257,11 @@ class Leases:
             self._serve(queue, found, Fields.of_json(request.verb, request.fields), answer)
 
         _serve_safely(serve, request.verb, answer)
+
+    def _in_group(self, queue_id: int) -> Queue | None:
+        """A queue of which this node is to have the log, as a guest of its group believes."""
+        group = self.broker.groups.of(queue_id)
+        return cast("Queue | None", group.queues.get(queue_id))
 
     def _serve(self, queue: Queue, source: LeaseSource | None, fields: Fields, answer: Answer) -> None:
         """A request about a queue whose messages this node has. Raises LeaseError."""

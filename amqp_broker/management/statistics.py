@@ -28,7 +28,7 @@ def count_node(counts: NodeCounts) -> Steps:
     consumers = ready = unacked = leased = 0
     for number, queue in enumerate(queues):
         # What other nodes hold, they count themselves.
-        if not queue.home and not queue.is_deleted:
+        if not queue.described_at() and not queue.elsewhere() and not queue.is_deleted:
             consumers += queue.consumer_count()
             ready += queue.message_count() if not queue.partitions() else 0  # which are queues themselves
             unacked += queue.unacked_count()

@@ -41,6 +41,28 @@ def test_nobody_leads_who_is_away_or_has_no_vote() -> None:
     assert plan_moves({0: "n9", 1: None}, ALL, NAMES) == [], "who leads there is not known, or not linked"
 
 
+def test_where_two_have_no_group_in_common_others_pass_some_on() -> None:
+    leaders: dict[int, str | None] = {1: "n1", 2: "n1", 3: "n1", 4: "n2", 5: "n2", 6: "n3"}
+    voters = {1: ["n1", "n2"], 2: ["n1", "n2"], 3: ["n1", "n2"], 4: ["n2", "n3"], 5: ["n2", "n3"], 6: ["n2", "n3"]}
+    moves = plan_moves(leaders, voters, NAMES[:3])
+    assert len(moves) == 2
+    assert all(move.target in voters[move.group_id] for move in moves)
+    assert Counter(after(leaders, moves).values()) == {"n1": 2, "n2": 2, "n3": 2}
+
+
+@given(st.data())
+def test_groups_on_some_of_the_nodes_are_led_by_these_and_evenly_so(data: st.DataObject) -> None:
+    voters = data.draw(st.dictionaries(st.integers(1, 12), st.lists(st.sampled_from(NAMES), unique=True, min_size=1)))
+    leaders: dict[int, str | None] = {
+        group_id: data.draw(st.sampled_from(members)) for group_id, members in voters.items()
+    }
+    moves = plan_moves(leaders, voters, NAMES)
+    then = after(leaders, moves)
+    assert all(then[group_id] in members for group_id, members in voters.items())
+    assert len({move.group_id for move in moves}) == len(moves)
+    assert plan_moves(then, voters, NAMES) == []
+
+
 @given(
     st.dictionaries(st.integers(0, 30), st.sampled_from([*NAMES, None]), max_size=20),
     st.lists(st.sampled_from(NAMES), unique=True, min_size=1),

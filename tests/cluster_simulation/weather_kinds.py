@@ -115,8 +115,12 @@ _PLAIN: dict[str, type[Weather]] = {
     "clock": ClockWeather,
     "amnesia": AmnesiaWeather,
 }
-#: Of groups on some of the nodes.
-_OF_GUESTS: dict[str, type[Weather]] = {"guests": GuestWeather}
+#: Of groups on some of the nodes: alone, with streaming jobs, and with clients of streams and of queues over them.
+_OF_GUESTS: dict[str, type[Weather]] = {
+    "guests": GuestWeather,
+    "leases-guests": type("GuestWeatherWithLeases", (LeaseWeather, GuestWeather), {}),
+    "streams-guests": type("GuestWeatherWithStreams", (StreamWeather, GuestWeather), {}),
+}
 #: The same with streaming jobs, which take messages on lease and publish in transactions.
 _WITH_LEASES: dict[str, type[Weather]] = {
     f"leases-{name}": type(f"{kind.__name__}WithLeases", (LeaseWeather, kind), {}) for name, kind in _PLAIN.items()

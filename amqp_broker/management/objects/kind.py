@@ -9,7 +9,7 @@ one may have gone meanwhile. So what stays is seen once, whatever comes and goes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 from amqp_broker.management.access import VIEWER
@@ -76,6 +76,11 @@ class Kind(Generic[Thing, Seen]):
     def look(self, thing: Thing) -> Seen:
         """What columns are given of a thing: read once for all of them. The thing itself, for most kinds."""
         return cast("Seen", thing)
+
+    def prepare(self, things: Sequence[Thing]) -> Steps:
+        """Find out what their rows need and only other nodes know."""
+        return
+        yield
 
     def home_of(self, thing: Thing) -> str:
         """The node that has to be asked for its row, "" where this one makes it."""

@@ -126,6 +126,7 @@ class Pages:
             fields = {"kind": kind.name, "columns": list(columns), "names": names}
             asked[home] = self._peers.ask(home, "rows", fields, asker)
             yield None
+        yield from kind.prepare(things)
         rows = yield from make_rows(kind, things, columns)
         stale = []
         for home, question in asked.items():
@@ -213,6 +214,7 @@ class Pages:
 
     @staticmethod
     def _describe(kind: AnyKind, scope: Scope, thing: object) -> Steps:
+        yield from kind.prepare([thing])
         details = yield from kind.details(scope, thing)
         return encode_value({**kind.row(thing), **details})
 

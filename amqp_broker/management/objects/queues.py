@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, cast
@@ -17,6 +17,7 @@ from amqp_broker.protocol.fields import encode_timestamp
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.protocol.properties import read_property
 from amqp_broker.queue_types.register import QUEUE_TYPES
+from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import matching_policies
 from queues.queue import Queue
@@ -183,7 +184,18 @@ class Queues(VhostThings[Queue, Seen]):
 
     def home_of(self, thing: Queue) -> str:
         """See Kind."""
-        return str(thing.home)
+        return thing.described_at()
+
+    def prepare(self, things: Sequence[Queue]) -> Steps:
+        """See Kind: of what consists of others, and of which some are elsewhere, these are counted."""
+        parted = [thing for thing in things if thing.partitions() and thing.elsewhere()]
+        if parted:
+            counts = RemoteCounts(self.broker.timers, self.clock.now)
+            for number, thing in enumerate(parted):
+                counts.ask(thing)
+                if number % _SLICE == 0:
+                    yield None
+            yield counts.asked()
 
     def key_of(self, thing: Queue) -> list[str]:
         """See Kind."""

@@ -7,7 +7,7 @@ other they say at the end of the turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, cast
 
 from amqp_broker.links.frame_kinds import FrameKind
@@ -55,6 +55,7 @@ class QuorumGroups:
         self.send_request = tenants.register(FrameKind.GUEST_REQUEST, self._on_guest_request)
         self.send_answer = tenants.register(FrameKind.GUEST_ANSWER, self._on_guest_answer)
         self._transfers = transfers
+        transfers.look_elsewhere = self._look
         self._host = host
         self._metadata = host.metadata
         self.clock = clock
@@ -93,6 +94,11 @@ class QuorumGroups:
     def is_linked(self, name: str) -> bool:
         """Whether there is a link to that node."""
         return name in self._linked
+
+    def _look(self, group_id: int) -> tuple[str | None, Collection[str]]:
+        """See Transfers.look_elsewhere."""
+        group = self.all.get(group_id)
+        return (group.leader, group.members()) if group is not None else (None, ())
 
     @property
     def is_behind(self) -> bool:

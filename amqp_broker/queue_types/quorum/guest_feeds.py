@@ -51,6 +51,7 @@ from queues.quorum.effects import (
     Counted as CommandCounted,
 )
 from queues.quorum.queue import QueueStatistics
+from queues.stream.counts import StreamCounts
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
@@ -103,9 +104,12 @@ class GuestFeeds:
             self._say(name, self._found(name, frame.number))
 
     def _figures(self, queue_id: int) -> QueueStatistics | None:
-        """Of a queue, which may not be in the log yet; None: this member does not know."""
+        """Of a queue, which may not be in the log yet, or a stream; None: this member does not know."""
         if not self._group.leads_and_knows:
             return None
+        stream = self._machine.stream(queue_id)
+        if stream is not None:
+            return QueueStatistics(*StreamCounts.of(stream).numbers())
         return self._machine.statistics(queue_id) or QueueStatistics(0, 0, 0, 0, 0)
 
     def _say(self, name: str, answer: Answer) -> bool:

@@ -11,7 +11,7 @@
       OPENED           newest session u64                              the newest that the log knows of this node
       EFFECTS          index u64 (0: the entry's effects go on in the next one), a frame of remote/effects_codec.py
       CLOSED           leader short string                             nothing more comes
-      COUNTED          is there u8, seven times u64 (QueueStatistics)
+      COUNTED          is there u8, seven times u64 (QueueStatistics, or StreamCounts.numbers and zeros)
 
 number: of the feed that the guest has asked for, or of its question. It is drawn: what is left of an earlier feed, or
 an earlier run, is of another number. Everything of this raises Malformed where it is not right.

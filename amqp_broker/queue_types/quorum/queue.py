@@ -226,6 +226,11 @@ class QuorumQueue(QueueProxy):
         group = self.group
         return "" if group.raft.is_leader else group.leader or None
 
+    def described_at(self) -> str:
+        """See Queue: who leads its group, on a guest; while it knows of nobody, another member."""
+        group = self.group
+        return "" if group.guest is None else group.leader or next(iter(group.wanted_members()), "")
+
     def peek(self, wish: PeekWish) -> PeekSteps | None:
         """See Queue."""
 

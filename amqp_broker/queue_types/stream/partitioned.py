@@ -75,6 +75,21 @@ class PartitionedStream(LogQueue):
         found = next((stream.elsewhere() for stream in self.parts.streams if stream.elsewhere()), ())
         return list(found)
 
+    def count(self, is_use: bool, then: Done) -> None:
+        """See Queue: of those that are elsewhere."""
+        streams = [stream for stream in self.parts.streams if stream.elsewhere()]
+        left = len(streams) + 1
+
+        def counted(refusal: Exception | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then(None)
+
+        for stream in streams:
+            stream.count(is_use, counted)
+        counted(None)
+
     def message_count(self) -> int:
         """How many messages they have."""
         return sum([stream.message_count() for stream in self.parts.streams])

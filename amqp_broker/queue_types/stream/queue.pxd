@@ -28,6 +28,7 @@ cdef class StreamQueue(LogQueue):
     cdef object _late
     cdef list _seeking
     cdef bint _is_serving
+    cdef object _counted
     cdef public object compactor
     cdef readonly object _packer
     cdef object _packing_room

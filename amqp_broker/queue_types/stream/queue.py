@@ -3,8 +3,8 @@
     publish -> ChunkWriter -> the group
     Grown, credit -> readers that may have something -> a job of the background: StreamReader.serve
 
-Every node of the cluster is a member of the group: whoever reads does so here, from this node's copy, and the log knows
-nothing of it.
+Who is a member of the group has a copy: whoever reads does so here, from this node's copy, and the log knows nothing of
+it. A guest has none, publishes all the same, and asks the leader for what it shows.
 
 Invariants:
 1. `consumers` has exactly those of this node that have not ended.
@@ -36,6 +36,7 @@ from queues.peeking import PeekSteps, PeekWish
 from queues.queue import Done
 from queues.quorum.effects import Refusal
 from queues.stream.commands import OpenStream, Trim
+from queues.stream.counts import StreamCounts
 from queues.stream.settings import COMPRESSIONS, StreamSettings
 from queues.stream.stream import Stream
 from queues.sums import QueueSums
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.receipts import Receipt
     from amqp_broker.queue_types.stream.compactor import CompactionRoom, Compactor
     from queues.consumer import Consumer
+    from queues.quorum.queue import QueueStatistics
 
 log = logging.getLogger("amqp_broker")
 
@@ -96,6 +98,7 @@ class StreamQueue(LogQueue):
         self._seeking: list[StreamReader] = []
         self._is_serving = False
         self.compactor: Compactor | None = None
+        self._counted = StreamCounts()
         self._packer: Packer | None = None
         self._packing_room: CompactionRoom | None = None
 
@@ -135,8 +138,40 @@ class StreamQueue(LogQueue):
 
     def message_count(self) -> int:
         """How many messages it has."""
+        counts = self.stream_counts()
+        return counts.next - counts.first
+
+    def stream_counts(self) -> StreamCounts:
+        """As of what this node has applied; of a guest, as the leader has counted last."""
         stream = self.stream()
-        return stream.next - stream.first if stream is not None else 0
+        if stream is None or self.group.guest is not None:
+            return self._counted
+        return StreamCounts.of(stream)
+
+    def count(self, is_use: bool, then: Done) -> None:
+        """See Queue: a guest asks the leader. Without one, what was counted last is shown."""
+        guest = self.group.guest
+        if guest is None:
+            then(None)
+            return
+
+        def counted(figures: QueueStatistics | None) -> None:
+            if figures is not None:
+                self._counted = StreamCounts.read(
+                    figures.ready, figures.ready_bytes, figures.unacked, figures.consumers, figures.dead_letters
+                )
+            then(None)
+
+        guest.counts.count(self.queue_id, counted, False, self._clock.now)
+
+    def described_at(self) -> str:
+        """See Queue: who leads its group, on a guest; while it knows of nobody, another member."""
+        group = self.group
+        return "" if group.guest is None else group.leader or next(iter(group.wanted_members()), "")
+
+    def seen_at(self) -> str | None:
+        """See Queue: all members have the same."""
+        return "" if self.group.guest is None else self.group.leader
 
     def consumer_count(self) -> int:
         """See Queue: of this node; of those of others nobody knows."""

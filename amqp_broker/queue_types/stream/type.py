@@ -126,23 +126,18 @@ class StreamType(GroupType):
     def figures(cls, queue: Queue) -> JsonObject:
         """See QueueType."""
         if isinstance(queue, PartitionedStream):
-            octets = [stream.log.octets for part in queue.partitions() if (stream := part.stream()) is not None]
-            taken = [stream.log.unpacked_octets for part in queue.partitions() if (stream := part.stream()) is not None]
+            each = [part.stream_counts() for part in queue.partitions()]
             return {
-                "partitions": len(queue.parts), "stream_bytes": sum(octets), "stream_uncompressed_bytes": sum(taken),
+                "partitions": len(queue.parts), "stream_bytes": sum([counts.octets for counts in each]),
+                "stream_uncompressed_bytes": sum([counts.unpacked_octets for counts in each]),
             }  # fmt: skip
         assert isinstance(queue, StreamQueue)
-        stream = queue.stream()
-        if stream is None:
-            return {
-                "first_offset": 0, "next_offset": 0, "stream_bytes": 0, "stream_uncompressed_bytes": 0,
-                "stream_groups": 0,
-            }  # fmt: skip
+        stream, counts = queue.stream(), queue.stream_counts()
         figures: JsonObject = {
-            "first_offset": stream.first, "next_offset": stream.next, "stream_bytes": stream.log.octets,
-            "stream_uncompressed_bytes": stream.log.unpacked_octets, "stream_groups": len(stream.groups),
+            "first_offset": counts.first, "next_offset": counts.next, "stream_bytes": counts.octets,
+            "stream_uncompressed_bytes": counts.unpacked_octets, "stream_groups": counts.groups,
         }  # fmt: skip
-        if queue.compactor is not None:
+        if queue.compactor is not None and stream is not None:
             below, dirty_percent, tombstones, _ = queue.compactor.figures(stream)
             figures |= {"compacted_below": below, "dirty_percent": dirty_percent, "tombstones": tombstones}
         return figures
