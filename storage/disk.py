@@ -139,7 +139,7 @@ class _Descriptor:
 class FileDisk:
     """A folder of the operating system as a Disk. Safe to use from the loop's and the I/O thread at once.
 
-    `background` runs a piece of work in another thread (an executor's `submit`), and `rewriting` what writes files anew.
+    `background` runs a piece of work in another thread (an executor's `submit`), `rewriting` what writes files anew.
 
     At most `max_descriptors` files stay open, however many there are. A file with unsynced octets is synced
     before it loses its descriptor, since the kernel reports a failed write-back only to a descriptor that was

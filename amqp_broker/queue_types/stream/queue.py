@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.receipts import Receipt
-    from amqp_broker.queue_types.stream.compactor import CompactionRoom, Compactor
+    from amqp_broker.queue_types.stream.compactor import Compactor
+    from amqp_broker.queue_types.stream.rewriting_room import RewritingRoom
     from queues.consumer import Consumer
 
 log = logging.getLogger("amqp_broker")
@@ -97,7 +98,7 @@ class StreamQueue(LogQueue):
         self._is_serving = False
         self.compactor: Compactor | None = None
         self._packer: Packer | None = None
-        self._packing_room: CompactionRoom | None = None
+        self._packing_room: RewritingRoom | None = None
 
     # -- its log -------------------------------------------------------------------------------------------------------
 
@@ -267,7 +268,7 @@ class StreamQueue(LogQueue):
         self.compactor = compactor
         self.group.tell_growth(self.queue_id, self._grown)
 
-    def pack_in(self, room: CompactionRoom) -> None:
+    def pack_in(self, room: RewritingRoom) -> None:
         """Its pages are compressed there, if and as long as its settings say so."""
         self._packing_room = room
         self._see_to_packing()
