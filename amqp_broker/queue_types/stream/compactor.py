@@ -142,9 +142,10 @@ class Compactor(Rewriter[Outcome]):
         )  # fmt: skip
         work = Pass(stream.log, stream.settings.key, self._group.pager, rules, lambda: self._is_live(stream))
         try:
-            return (yield from work.steps())
+            outcome: Outcome | None = yield from work.steps()
         except Overtaken:
             return None
+        return outcome
 
     def _done(self, stream: Stream, outcome: Outcome | None) -> None:
         """See Rewriter."""
