@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeAlias, TypeVar
 
 from amqp_broker.queue_types.stream.nudge import Nudge
@@ -37,7 +38,7 @@ PassSteps: TypeAlias = "Generator[Pending | None, None, Outcome | None]"
 #: While something is under way it is looked at so often, milliseconds.
 SOON_MS = 100
 #: What a disk says that is full.
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Rewriter(Generic[Outcome]):
@@ -88,8 +89,8 @@ class Rewriter(Generic[Outcome]):
 
     @property
     def _is_free(self) -> bool:
-        """Whether no pass is under way."""
-        return self._task is None
+        """Whether no pass is under way, and one may begin."""
+        return self._task is None and not self._queue.is_being_mended
 
     def _is_live(self, stream: Stream) -> bool:
         """Whether it is the stream that counts, and written anew here."""
@@ -110,11 +111,10 @@ class Rewriter(Generic[Outcome]):
                 yield AwaitedRead(pending, self._timers, self._clock) if pending is not None else None
         except CorruptRecord as error:
             self._damaged = stream
-            log.error("queue '%s' is not %s here any more, a page of it cannot be read: %s: have the node take "
-                      "everything from the others (amqp-broker cluster rejoin)",
-                      self._queue.name, self.WORD, error)  # fmt: skip
+            if not self._queue.mend(stream, error, partial(self._mended, error)):
+                self._tell_damage(error)
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in FULL:
                 raise
             if not self._is_full:
                 self._is_full = True
@@ -123,6 +123,24 @@ class Rewriter(Generic[Outcome]):
         finally:
             steps.close()
         return None
+
+    def _mended(self, error: CorruptRecord, is_whole: bool) -> None:
+        """Of the page that has ended a pass."""
+        if is_whole:
+            self._damaged = None
+            self._wait(0)
+        else:
+            self._tell_damage(error)
+
+    def _tell_damage(self, error: CorruptRecord) -> None:
+        log.error("queue '%s' is not %s here any more, a page of it cannot be read: %s: have the node take "
+                  "everything from the others (amqp-broker cluster rejoin)",
+                  self._queue.name, self.WORD, error)  # fmt: skip
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a pass is."""
+        return self._task is not None
 
     def _ended(self, stream: Stream, error: Exception | None, outcome: Outcome | None) -> None:
         self._task = None

@@ -18,6 +18,7 @@ from amqp_broker.queue_types.stream.arguments import (
 )
 from amqp_broker.queue_types.stream.compactor import Compactor
 from amqp_broker.queue_types.stream.group_reader import GroupSettings
+from amqp_broker.queue_types.stream.mender import Mender
 from amqp_broker.queue_types.stream.partitioned import PartitionedStream
 from amqp_broker.queue_types.stream.parts import StreamParts
 from amqp_broker.queue_types.stream.queue import StreamQueue
@@ -91,6 +92,8 @@ class StreamType(GroupType):
         if queue.wanted.key:
             queue.compact_with(Compactor(queue, self._room))
         queue.pack_in(self._room)
+        room = self._room
+        queue.mend_with(Mender(queue, self._host.page_exchange, room.background, room.timers, room.clock))
         group.add_queue(queue)
         if declaration.part_of:
             self._parts.setdefault((declaration.vhost, declaration.part_of), StreamParts()).add(queue)
