@@ -58,6 +58,7 @@ from amqp_broker.management.system import System
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.quorum.groups import QuorumGroups
 from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
+from amqp_broker.queue_types.stream.page_exchange import PageExchange
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
@@ -280,7 +281,8 @@ class Node:
             broker.populate, self.timers, self.clock, random_bytes,
             lambda level: raise_format(disk, FOLDER_FORMATS[level]),
         )  # fmt: skip
-        broker.join(host, self.replication, self.groups)
+        exchange = PageExchange(self.tenants, self.groups, broker.background, self.timers, self.clock)
+        broker.join(host, self.replication, self.groups, exchange)
         self.acquaintances = self.replication.acquaintances
         self.acquaintances.listen(self._admitted, self._dismissed, self._farewell)
         self._links = self.acquaintances.links

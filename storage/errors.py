@@ -15,12 +15,13 @@ class StorageError(Exception):
 class CorruptRecord(StorageError):
     """A record that was once synced no longer reads as it was written, or is missing.
 
-    `file` is relative to the data folder, `offset` is in octets from its start.
+    `file` is relative to the data folder, `offset` is in octets from its start. `where`: both, and the reason.
     """
 
     def __init__(self, file: str, offset: int, reason: str) -> None:
+        self.where = f"{file} at offset {offset}: {reason}"
         super().__init__(
-            f"{file} at offset {offset}: {reason}; restore the folder from a copy, or start with --recover, "
+            f"{self.where}; restore the folder from a copy, or start with --recover, "
             f"which sets the damaged part aside and goes on without it"
         )
         self.file = file

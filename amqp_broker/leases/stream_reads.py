@@ -97,7 +97,7 @@ class StreamReads:
         asked: type[_Asked] = _VERBS[fields.verb]
         steps = asked(self, queue, source, fields).steps(answer)
         self._under_way[connection] = self._under_way.get(connection, 0) + 1
-        task = Task(self._background, _refusing(steps, queue, answer))
+        task = Task(self._background, _refusing(steps, queue, source, answer))
         task.when_done(lambda result: self._ended(connection))
 
     def _ended(self, connection: Client) -> None:
@@ -160,12 +160,16 @@ def incarnation_of(queue: Queue) -> str:
     return f"{queue.queue_id:x}"
 
 
-def _refusing(steps: Steps, queue: Queue, answer: Answer) -> Steps:
+def _refusing(steps: Steps, queue: Queue, source: StreamSource, answer: Answer) -> Steps:
     try:
         yield from steps
     except LeaseError as error:
         answer.refuse(error)
     except (CorruptRecord, OSError) as error:
+        if not queue.is_deleted and source.mend(error):
+            why = "a page of it cannot be read on this node, and is had from another one: try again in a moment"
+            answer.refuse(LeaseError(BUSY, f"queue '{queue.name}': {why}"))
+            return
         log.error("queue '%s' cannot be read: %s", queue.name, error)
         answer.refuse(LeaseError(GONE, f"queue '{queue.name}' cannot be read here, its pages are damaged: {error}"))
 

@@ -27,6 +27,8 @@ class FrameKind(IntEnum):
     MANAGEMENT = 13
     GUEST_REQUEST = 14
     GUEST_ANSWER = 15
+    STREAM_REQUEST = 16
+    STREAM_ANSWER = 17
 
 
 #: The level (levels.py) with which a kind came, for those that not all versions know.
@@ -34,4 +36,6 @@ SINCE: Mapping[FrameKind, int] = {
     FrameKind.MANAGEMENT: 2,
     FrameKind.GUEST_REQUEST: 2,
     FrameKind.GUEST_ANSWER: 2,
+    FrameKind.STREAM_REQUEST: 2,
+    FrameKind.STREAM_ANSWER: 2,
 }

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.policy_keys import PolicyKey
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.remote.home_link import HomeLink
+    from amqp_broker.queue_types.stream.page_exchange import PageExchange
     from amqp_broker.settings.config import Config
     from queues.background import Background
     from queues.letters import Post
@@ -83,6 +84,7 @@ class TypeHost(Protocol):
     background: Background
     recovery: Recovery
     lease_expiry: LeaseWatch
+    page_exchange: PageExchange
 
     @property
     def dead_letters(self) -> Post:

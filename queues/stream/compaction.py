@@ -189,7 +189,11 @@ class Pass:
             if not self._is_live():
                 raise Overtaken
             if page.location is not None:
-                return pending.result()
+                try:
+                    return pending.result()
+                except CorruptRecord:
+                    self._log.damaged = part
+                    raise
         if page.last < self._log.first:
             return None
         raise Overtaken

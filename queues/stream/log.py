@@ -35,6 +35,7 @@ from queues.stream.chunk import VERSION, Chunk
 from queues.stream.compacted import Compacted
 from queues.stream.place import Place
 from storage.disk import Pending
+from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class StreamLog:
     """queue_id: the stream's, under which its pages lie on the disk. octets: of all its pages, heads included, as they
     are stored. packed: every page before this offset is packed, or it does not pay.
     names: what a checkpoint has of its pages, encoded once. named_bytes: of these pages. compacted: what compaction has
-    done to them."""
+    done to them. damaged: the page that could not be read last."""
 
     def __init__(self, queue_id: int, pager: Pager) -> None:
         self.queue_id = queue_id
@@ -114,6 +115,7 @@ class StreamLog:
         self.named_bytes = 0
         self.compacted = Compacted()
         self.packed = 0
+        self.damaged: Part | None = None
         self._pager = pager
         self._parts: list[Part] = []
         self._leaving: deque[Iterator[Part]] = deque()  # of which `_parts` has none
@@ -294,7 +296,11 @@ class StreamLog:
         if part.chunks is None:
             if page.data is None:
                 self._fetch_ahead(place + 1)
-                self._pager.load(self.queue_id, page, part.taken)
+                try:
+                    self._pager.load(self.queue_id, page, part.taken)
+                except (CorruptRecord, OSError):
+                    self.damaged = part
+                    raise
             assert page.data is not None
             part.chunks = list(split_page(page.data, page.first, part.time))
         chunks = part.chunks

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from queues.pager import Pager
 from queues.stream.log import Part, StreamLog
 from storage.disk import Pending
+from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 
 #: Pages of one pass: their files are synced together.
@@ -101,7 +102,7 @@ class Packing:
             return False
         if part.page.location is None:  # retention has taken it
             return True
-        packed = pending.result()
+        packed = self._result(part, pending)
         return not packed or (yield from self._write(part, packed, is_packed=True))
 
     def _left_behind(self, parts: list[Part]) -> Iterator[Part]:
@@ -136,7 +137,17 @@ class Packing:
         yield pending
         if not self._is_live():
             return False
-        return part.page.location is None or (yield from self._write(part, pending.result(), is_packed=False))
+        if part.page.location is None:
+            return True
+        return (yield from self._write(part, self._result(part, pending), is_packed=False))
+
+    def _result(self, part: Part, pending: Pending) -> bytes:
+        """Of a page that was read."""
+        try:
+            return pending.result()
+        except CorruptRecord:
+            self._log.damaged = part
+            raise
 
     def _write(self, part: Part, octets: bytes, is_packed: bool) -> Generator[Pending, None, bool]:
         """Returns whether to go on."""

@@ -97,5 +97,8 @@ class StreamSource(Protocol):
     def catch_up(self, then: Changed) -> None:
         """Call `then` when this node has applied all that was committed by now; or with why nobody knows."""
 
+    def mend(self, error: Exception) -> bool:
+        """A page could not be read. Returns whether it is had from another node, so that it can be read soon."""
+
     def stream(self) -> Stream | None:
         """What there is to be read; None where nobody has used it yet. Not to be kept."""

@@ -14,140 +14,43 @@ Invariants:
 
 from __future__ import annotations
 
-import errno
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from amqp_broker.turn.awaited_read import AwaitedRead
-from amqp_broker.turn.task import Steps, Task
-from queues.stream.commands import CompactedTo, Trim
-from queues.stream.compaction import KEY_BYTES, Outcome, Overtaken, Pass, Rules
+from amqp_broker.queue_types.stream.rewriter import SOON_MS, PassSteps, Rewriter
+from queues.stream.commands import CompactedTo
+from queues.stream.compaction import Outcome, Overtaken, Pass, Rules
 from queues.stream.source import CompactionFigures
-from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
-    from amqp_broker.settings.config import Config
-    from amqp_broker.turn.clock import TurnClock
-    from queues.background import Background
+    from amqp_broker.queue_types.stream.rewriting_room import RewritingRoom
     from queues.stream.compacted import Compacted
     from queues.stream.stream import Stream
-    from queues.timers import Timer, Timers
 
 log = logging.getLogger("amqp_broker")
 
-#: While something is under way it is looked at so often, milliseconds; for so long at most after somebody has asked.
-SOON_MS = 100
+#: It is looked so often for so long at most after somebody has asked, milliseconds.
 _ASKED_MS = 60_000
 #: After a pass that came to nothing the next one begins no sooner, milliseconds.
 _BACK_OFF_MS = 1000
 #: What was said and is not in the log after this time is said again: the session may have ended.
 _AGAIN_MS = 5000
-#: What a disk says that is full.
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Waiting(Protocol):
-    """Who has passes over a stream."""
-
-    def look_again(self) -> None:
-        """A pass may begin."""
-
-
-class CompactionRoom:
-    """What all compactors of a node share: one of them at a time has a pass, the others wait in line. passes, records:
-    how many there were, and what they have taken, since the node began."""
-
-    def __init__(self, config: Config, timers: Timers, clock: TurnClock, background: Background) -> None:
-        self.timers = timers
-        self.clock = clock
-        self.background = background
-        self.every_ms = config.stream_compaction_ms
-        self.pack_every_ms = config.stream_compression_ms
-        self.percent = config.stream_compaction_percent
-        self.most_keys = config.stream_compaction_keys_bytes // KEY_BYTES
-        self.busy: Waiting | None = None
-        self.waiting: dict[Waiting, None] = {}
-        self.passes = 0
-        self.records = 0
-
-    def enter(self, compactor: Waiting) -> bool:
-        """Whether it may begin a pass. If not, it is asked to look again when it may."""
-        if self.busy is not None:
-            self.waiting[compactor] = None
-            return False
-        self.waiting.pop(compactor, None)
-        self.busy = compactor
-        return True
-
-    def forget(self, compactor: Waiting) -> None:
-        """It does not wait any more."""
-        self.waiting.pop(compactor, None)
-
-    def leave(self) -> None:
-        """The pass is over."""
-        self.busy = None
-        self.call_next()
-
-    def call_next(self) -> None:
-        """Whoever has waited longest may look again."""
-        if self.busy is None and self.waiting:
-            following = next(iter(self.waiting))
-            del self.waiting[following]
-            following.look_again()
-
-
-class Nudge:
-    """Has the group of a stream take a checkpoint, which lets go of old places, though nothing may happen in it."""
-
-    def __init__(self, queue: StreamQueue, clock: TurnClock) -> None:
-        self._queue = queue
-        self._clock = clock
-        self._again_at = 0
-
-    def takes(self) -> bool:
-        """Whether one was taken now. If not, ask again soon."""
-        queue, now = self._queue, self._clock.now
-        if queue.group.raft.take_checkpoint():
-            self._again_at = 0
-            return True
-        if now >= self._again_at:
-            self._again_at = now + _AGAIN_MS  # nothing was applied since the last one: something is
-            queue.group.submit(Trim(queue.queue_id, 0))
-        return False
-
-
-class Compactor:
+class Compactor(Rewriter[Outcome]):
     """Of one stream."""
 
-    def __init__(self, queue: StreamQueue, room: CompactionRoom) -> None:
-        self._queue = queue
-        self._room = room
+    WORD = "compacted"
+
+    def __init__(self, queue: StreamQueue, room: RewritingRoom) -> None:
         self._group = queue.group
         self._machine = queue.group.machine
         self._node = queue.group.stream.origin
-        self._clock = room.clock
-        self._timers = room.timers
-        self._task: Task | None = None
-        self._timer: Timer | None = None
         self._said = self._said_at = 0
         self._checkpointed = 0
-        self._nudge = Nudge(queue, room.clock)
-        self._is_full = False
-        self._damaged: Stream | None = None
         self._asked_for = self._asked_until = self._not_before = 0
-        # Not all streams of a node at the same time.
-        self._wait(room.every_ms + queue.queue_id % room.every_ms)
-
-    def end(self) -> None:
-        """The stream is no more. A pass that is under way finds out."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._room.forget(self)
-
-    def look_again(self) -> None:
-        """A pass may begin."""
-        self._wait(0)
+        super().__init__(queue, room, room.every_ms)
 
     def grown(self) -> None:
         """Something has happened in the stream."""
@@ -174,34 +77,26 @@ class Compactor:
 
     # -- when ----------------------------------------------------------------------------------------------------------
 
-    def _wait(self, delay_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._timers.at(self._clock.now + delay_ms, self._look)
-
     def _look(self, now: int) -> None:
-        """See to what is to be done."""
-        self._timer = None
+        """See Rewriter."""
         queue, room = self._queue, self._room
-        if queue.is_deleted:
-            return
         stream = queue.stream()
         is_under_way = False
         if stream is not None:
             compacted = stream.log.compacted
             self._keep_to_what_was_said(stream, compacted)
             is_under_way = self._tell(stream, compacted)
-            if self._task is not None or self._damaged is stream or now < self._not_before:
+            if not self._is_free or self._damaged is stream or now < self._not_before:
                 pass
             elif self._is_worth_it(stream, compacted):
                 if room.enter(self):
-                    self._begin(stream)
+                    self._begin(stream, self._pass(stream))
             elif compacted.wanted and self._agreed(stream) >= compacted.wanted:
                 compacted.wanted = self._asked_for = 0
             if not compacted.wanted and compacted.is_enough:
                 self._asked_until = 0
         is_soon = is_under_way or now < self._asked_until
-        self._wait(SOON_MS if is_soon else room.every_ms)
+        self._wait(SOON_MS if is_soon else self._every_ms)
         room.call_next()
 
     def _is_worth_it(self, stream: Stream, compacted: Compacted) -> bool:
@@ -240,50 +135,23 @@ class Compactor:
 
     # -- doing ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, stream: Stream) -> None:
+    def _pass(self, stream: Stream) -> PassSteps[Outcome]:
         rules = Rules(
             self._limit(stream), self._room.most_keys, self._agreed(stream),
             self._machine.clock - stream.settings.tombstone_age,
         )  # fmt: skip
-        self._task = task = Task(self._room.background, self._steps(stream, rules))
-        task.when_done(lambda result: self._ended(stream, task.error, result))
-
-    def _steps(self, stream: Stream, rules: Rules) -> Steps:
-        queue, room = self._queue, self._room
-        is_live = lambda: queue.stream() is stream and not queue.is_deleted  # noqa: E731  # as it is now
-        work = Pass(stream.log, stream.settings.key, self._group.pager, rules, is_live)
+        work = Pass(stream.log, stream.settings.key, self._group.pager, rules, lambda: self._is_live(stream))
         try:
-            steps = work.steps()
-            while True:
-                try:
-                    pending = next(steps)
-                except StopIteration as end:
-                    return end.value
-                yield AwaitedRead(pending, room.timers, room.clock) if pending is not None else None
+            outcome: Outcome | None = yield from work.steps()
         except Overtaken:
             return None
-        except CorruptRecord as error:
-            self._damaged = stream
-            log.error("queue '%s' is not compacted here any more, a page of it cannot be read: %s: have the node take "
-                      "everything from the others (amqp-broker cluster rejoin)", queue.name, error)  # fmt: skip
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            if not self._is_full:
-                self._is_full = True
-                log.warning("queue '%s' is not compacted now, the disk is full: %s: make room", queue.name, error)
-        return None
+        return outcome
 
-    def _ended(self, stream: Stream, error: Exception | None, outcome: Outcome | None) -> None:
-        self._task = None
-        if error is not None:
-            self._damaged = stream
-            log.error("queue '%s' is not compacted here any more, as a pass over it has ended with '%s: %s': it can be "
-                      "read, and it grows; report it", self._queue.name, type(error).__name__, error)  # fmt: skip
+    def _done(self, stream: Stream, outcome: Outcome | None) -> None:
+        """See Rewriter."""
         is_in_vain = outcome is None and self._queue.stream() is stream
         self._not_before = self._clock.now + _BACK_OFF_MS if is_in_vain else 0
         if outcome is not None:
-            self._is_full = False
             self._room.passes += 1
             self._room.records += outcome.records
             log.debug("queue '%s': compacted below offset %d, %d messages of %d octets are gone",

@@ -101,6 +101,11 @@ class StreamOperations:
         """See StreamSource: a command that changes nothing is applied behind what was there."""
         self._submit(Trim(self._queue.queue_id, 0), then, lambda stream: stream.next)
 
+    def mend(self, error: Exception) -> bool:
+        """See StreamSource."""
+        stream = self._queue.stream()
+        return stream is not None and self._queue.mend(stream, error, lambda is_whole: None)
+
     def stream(self) -> Stream | None:
         """See StreamSource."""
         return self._queue.stream()

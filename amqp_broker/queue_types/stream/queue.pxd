@@ -32,6 +32,8 @@ cdef class StreamQueue(LogQueue):
     cdef public object compactor
     cdef readonly object _packer
     cdef object _packing_room
+    cdef object _mender
+    cdef dict _parked
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
     @cython.locals(reader=StreamReader)

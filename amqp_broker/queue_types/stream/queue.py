@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.receipts import Receipt
-    from amqp_broker.queue_types.stream.compactor import CompactionRoom, Compactor
+    from amqp_broker.queue_types.stream.compactor import Compactor
+    from amqp_broker.queue_types.stream.mender import Mender
+    from amqp_broker.queue_types.stream.rewriting_room import RewritingRoom
     from queues.consumer import Consumer
     from queues.quorum.queue import QueueStatistics
 
@@ -100,7 +102,9 @@ class StreamQueue(LogQueue):
         self.compactor: Compactor | None = None
         self._counted = StreamCounts()
         self._packer: Packer | None = None
-        self._packing_room: CompactionRoom | None = None
+        self._packing_room: RewritingRoom | None = None
+        self._mender: Mender | None = None
+        self._parked: dict[StreamReader, None] = {}
 
     # -- its log -------------------------------------------------------------------------------------------------------
 
@@ -302,7 +306,7 @@ class StreamQueue(LogQueue):
         self.compactor = compactor
         self.group.tell_growth(self.queue_id, self._grown)
 
-    def pack_in(self, room: CompactionRoom) -> None:
+    def pack_in(self, room: RewritingRoom) -> None:
         """Its pages are compressed there, if and as long as its settings say so."""
         self._packing_room = room
         self._see_to_packing()
@@ -315,6 +319,41 @@ class StreamQueue(LogQueue):
                 packer.end()
         elif packer is None and room is not None:
             self._packer = Packer(self, room)
+
+    # -- pages that cannot be read -------------------------------------------------------------------------------------
+
+    def mend_with(self, mender: Mender) -> None:
+        """What cannot be read here is had from other nodes."""
+        self._mender = mender
+
+    def mend(self, stream: Stream, error: Exception, then: Callable[[bool], None]) -> bool:
+        """See Mender."""
+        return self._mender is not None and self._mender.mend(stream, error, then)
+
+    @property
+    def is_being_mended(self) -> bool:
+        """Whether a page of it is written anew that could not be read."""
+        return self._mender is not None and self._mender.is_busy
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether a pass over its pages is under way."""
+        return any(each is not None and each.is_under_way for each in (self.compactor, self._packer))
+
+    def _mended(self, reader: StreamReader, error: Exception, is_whole: bool) -> None:
+        """The page for which a reader waits is there, or will not be."""
+        self._parked.pop(reader, None)
+        if reader.is_ended:
+            return
+        if is_whole:
+            self.serve_later(reader)
+        else:
+            self._unreadable(reader, error)
+
+    def _unreadable(self, reader: StreamReader, error: Exception) -> None:
+        log.error("%s: what is behind offset %d cannot be read, a consumer is cancelled: %s",
+                  self._title, reader.offset, error)  # fmt: skip
+        self.give_up(reader)
 
     def credit_returned(self, consumer: Consumer) -> None:
         """See Queue."""
@@ -386,12 +425,18 @@ class StreamQueue(LogQueue):
         return self._is_serving
 
     def _serve(self, reader: StreamReader, room: int, now: int) -> int:
+        if reader in self._parked:
+            return room
         try:
             return reader.serve(room, now)
         except (CorruptRecord, OSError) as error:
-            log.error("%s: what is behind offset %d cannot be read, a consumer is cancelled: %s",
-                      self._title, reader.offset, error)  # fmt: skip
-            self.give_up(reader)
+            stream, damage = self.stream(), error
+            if stream is not None and self.mend(
+                stream, error, lambda is_whole: self._mended(reader, damage, is_whole)
+            ):
+                self._parked[reader] = None
+            else:
+                self._unreadable(reader, error)
             return room
 
     # -- settling: credit, which the channel gives ---------------------------------------------------------------------

@@ -16,11 +16,13 @@ from amqp_broker.queue_types.stream.arguments import (
     partitions_of,
     with_partitions,
 )
-from amqp_broker.queue_types.stream.compactor import CompactionRoom, Compactor
+from amqp_broker.queue_types.stream.compactor import Compactor
 from amqp_broker.queue_types.stream.group_reader import GroupSettings
+from amqp_broker.queue_types.stream.mender import Mender
 from amqp_broker.queue_types.stream.partitioned import PartitionedStream
 from amqp_broker.queue_types.stream.parts import StreamParts
 from amqp_broker.queue_types.stream.queue import StreamQueue
+from amqp_broker.queue_types.stream.rewriting_room import RewritingRoom
 from queues.arguments import QueueArguments
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class StreamType(GroupType):
     def __init__(self, host: TypeHost) -> None:
         super().__init__(host)
         self._parts: dict[tuple[str, str], StreamParts] = {}
-        self._room: CompactionRoom | None = None
+        self._room: RewritingRoom | None = None
 
     def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
         """See QueueType."""
@@ -86,10 +88,12 @@ class StreamType(GroupType):
         queue = StreamQueue(declaration, queue_id, group, settings, groups)
         if self._room is None:
             host = self._host
-            self._room = CompactionRoom(host.config, host.timers, group.clock, host.background)
+            self._room = RewritingRoom(host.config, host.timers, group.clock, host.background)
         if queue.wanted.key:
             queue.compact_with(Compactor(queue, self._room))
         queue.pack_in(self._room)
+        room = self._room
+        queue.mend_with(Mender(queue, self._host.page_exchange, room.background, room.timers, room.clock))
         group.add_queue(queue)
         if declaration.part_of:
             self._parts.setdefault((declaration.vhost, declaration.part_of), StreamParts()).add(queue)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from amqp_broker.queue_types.stream.compactor import Nudge
+from amqp_broker.queue_types.stream.nudge import Nudge
 from queues.stream.commands import Trim
 
 

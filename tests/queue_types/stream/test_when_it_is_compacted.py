@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.queue_types.stream import compactor
+from amqp_broker.queue_types.stream.rewriting_room import RewritingRoom
 from queues.stream.commands import Compact, CompactedTo, HoldStream
 from queues.stream.compaction import Pass
 from tests.node.node_driver import Client, NodeDriver, small_config
@@ -144,7 +145,7 @@ def test_a_full_disk_is_told_once_and_tried_again_with_time(
 
 
 def test_streams_that_wait_for_a_pass_of_another_one_do_not_ask_again_and_again() -> None:
-    room = compactor.CompactionRoom.__new__(compactor.CompactionRoom)
+    room = RewritingRoom.__new__(RewritingRoom)
     room.busy, room.waiting = None, {}
     looked: list[str] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ from queues.stream.commands import Compact
 from queues.stream.packing import Packed
 from tests.leases.service_on_node import ServiceOnNode
 from tests.node.node_driver import Client, NodeDriver, small_config
-from tests.queue_types.stream.test_streams_of_a_node import a_stream, fill
+from tests.queue_types.stream.test_streams_of_a_node import a_stream, fill, set_policy
 
 PACKED = {"x_stream_compression": "zlib"}
 EVERY_MS = 1000
@@ -159,3 +160,48 @@ def test_a_stream_says_as_many_octets_as_its_cuts_have_though_it_is_packed() -> 
     wait(driver, 10)
     assert queue_of(driver).stream().log.octets < said / 2
     assert service.ask("stream.offsets", stream="s").fields["bytes"] == said > sum(map(len, BODIES))
+
+
+def test_a_policy_that_ends_it_and_one_that_begins_it_again() -> None:
+    driver = NodeDriver(small_config(stream_compression_ms=EVERY_MS, page_size_bytes=4096))
+    client = a_stream(driver)
+    put(driver, client)
+    cool(driver)
+    wait(driver, 5)
+    assert not any(part.is_packed for part in parts_of(driver))
+    counts = []
+    for kind in ("zlib", "none", "zlib"):
+        set_policy(driver, stream_compression=kind)
+        wait(driver, 10)
+        counts.append(sum(part.is_packed for part in parts_of(driver)))
+        put(driver, client)
+        cool(driver)
+    assert 10 < counts[0] == counts[1] < counts[2] == len(parts_of(driver)) - counts[0]
+
+
+def test_a_pass_finds_out_that_it_is_not_wanted_any_more() -> None:
+    driver, client = a_node()
+    put(driver, client)
+    cool(driver)
+    queue = queue_of(driver)
+    packer = queue._packer
+    first = packer._begin
+    def begin(stream: Any, steps: Any) -> None:
+        def cut() -> Any:
+            for number, pending in enumerate(steps):  # each is waited for
+                if number == 5:
+                    queue.wanted = replace(queue.wanted, compression="none")
+                    queue._see_to_packing()
+                yield pending
+
+        first(stream, cut())
+
+    packer._begin = begin
+    wait(driver, 10)
+    assert queue._packer is None
+    assert not any(part.is_packed for part in parts_of(driver))
+    assert packer._room.busy is None
+    queue.wanted = replace(queue.wanted, compression="zlib")
+    queue._see_to_packing()
+    wait(driver, 10)
+    assert all(part.is_packed for part in parts_of(driver))
