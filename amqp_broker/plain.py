@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from types import ModuleType
@@ -34,7 +33,7 @@ if not os.path.isdir(CORE_HOME):
 HOMES = {"amqp_broker": ROOT, "spark_connector": ROOT, **dict.fromkeys(CORE, CORE_HOME)}
 
 
-class SourceFinder(MetaPathFinder):
+class SourceFinder:
     """Finds the plain source of a compiled module of ours; leaves everything else to the other finders."""
 
     def find_spec(
@@ -53,7 +52,7 @@ class SourceFinder(MetaPathFinder):
         return spec_from_file_location(fullname, source, loader=SourceFileLoader(fullname, source))
 
 
-class OwnPackageFinder(MetaPathFinder):
+class OwnPackageFinder:
     """Finds the packages of this project in their homes."""
 
     def find_spec(
@@ -89,6 +88,6 @@ def _is_ours(module: ModuleType, package: str) -> bool:
     return file is not None and os.path.realpath(os.path.dirname(file)) == os.path.realpath(home)
 
 
-def _put_first(finder: type[MetaPathFinder]) -> None:
+def _put_first(finder: type[SourceFinder | OwnPackageFinder]) -> None:
     if not any(isinstance(each, finder) for each in sys.meta_path):
         sys.meta_path.insert(0, finder())

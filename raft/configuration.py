@@ -8,14 +8,13 @@ majorities overlap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _VERSION = 1
 _MAX_NAMES = 255
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(NamedTuple):
     """Names in ascending order. Nobody is both."""
 
     voters: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from raft.campaign import Campaign
 from raft.entry import Entry
@@ -13,8 +13,7 @@ from raft.member import Member
 from raft.membership import MembershipResult, TransferResult
 
 
-@dataclass(frozen=True, slots=True)
-class PeerStatistics:
+class PeerStatistics(NamedTuple):
     """A member as the leader sees it. `lag` counts entries."""
 
     name: str
@@ -26,8 +25,7 @@ class PeerStatistics:
     is_connected: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStatistics:
+class GroupStatistics(NamedTuple):
     """A snapshot of a group on this node."""
 
     group_id: int

@@ -23,13 +23,13 @@ from operator import itemgetter
 from typing import Any
 
 import cython
-from pysyncobj.journal import Journal
 
 from raft.configuration import Configuration, decode_configuration
 from raft.entry import ENTRY_OVERHEAD_BYTES, MEMBERSHIP, NO_OP, PLACED, REGULAR, Entry
 from raft.errors import CorruptLog, RaftStopped
 from raft.journal_records import RAFT_CHECKPOINT, RAFT_ENTRY, RAFT_STATE, put_checkpoint, put_state
 from raft.machine import LogPort, Placer
+from raft.pinned import Journal
 from raft.recovery import RecoveredGroup
 from raft.settings import NEVER
 

@@ -2,16 +2,37 @@
 
 raft/member.py overrides methods by their mangled names. Another version, or a patched copy, could call them in
 another order and undo what makes them safe; so nothing here is imported before `check_engine` has passed.
+
+It is loaded without the library cryptography, with which it would encrypt connections that nobody makes here: that
+would be a tenth of an idle broker's memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from pysyncobj import config, journal, node, poller, syncobj, transport, version
-
 from raft.errors import UnsafeEngine
+
+
+@contextmanager
+def _without(package: str) -> Iterator[None]:
+    """What is imported within cannot import it, unless it is there already."""
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment]  # as the import system documents
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+
+
+with _without("cryptography"):
+    from pysyncobj import config, journal, node, poller, syncobj, transport, version
 
 VERSION = "0.3.17"
 DIGESTS = {
@@ -68,3 +89,5 @@ def read_sources() -> dict[str, bytes]:
 
 
 check_engine(version.VERSION, read_sources())
+
+Journal = journal.Journal

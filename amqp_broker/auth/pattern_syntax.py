@@ -7,8 +7,7 @@ not known here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from amqp_broker.auth import octet_sets
 from amqp_broker.auth.pattern_tree import (
@@ -55,8 +54,7 @@ _REFUSED_ESCAPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
+class _Options(NamedTuple):
     ignore_case: bool = False
     multiline: bool = False
     dot_all: bool = False
@@ -327,7 +325,7 @@ class _Parser:
             return None
         settings = {_OPTION_OF_LETTER[letter]: True for letter in on if letter in _OPTION_OF_LETTER}
         settings.update({_OPTION_OF_LETTER[letter]: False for letter in off if letter in _OPTION_OF_LETTER})
-        return replace(options, **settings)
+        return options._replace(**settings)
 
     def _group(self, options: _Options) -> Node:
         """A group; its opening parenthesis is behind us."""

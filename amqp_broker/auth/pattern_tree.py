@@ -5,8 +5,8 @@ It knows neither the notation nor the matching. Sets of octets are masks (octet_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class PatternError(ValueError):
@@ -31,30 +31,25 @@ class Position(Enum):
     NO_WORD_BOUNDARY = "\\B"
 
 
-@dataclass(frozen=True, slots=True)
-class Octet:
+class Octet(NamedTuple):
     """One octet out of a set."""
 
     mask: int
 
 
-@dataclass(frozen=True, slots=True)
-class At:
+class At(NamedTuple):
     position: Position
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(NamedTuple):
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     branches: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(NamedTuple):
     """`item` at least `least` times and at most `most` times (None: no limit)."""
 
     item: Node
@@ -62,14 +57,12 @@ class Repeat:
     most: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class LookAhead:
+class LookAhead(NamedTuple):
     item: Node
     negative: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LookBehind:
+class LookBehind(NamedTuple):
     """One of `alternatives`, each a tuple of octet sets, ends here."""
 
     alternatives: tuple[tuple[int, ...], ...]

@@ -109,7 +109,7 @@ def _as_json(
         "is_in_use": is_in_use,
         "is_damaged": _is_damaged(report, counting),
         "problems": counting.problems,
-        "groups": [dataclasses.asdict(group) for group in counting.groups()],
+        "groups": [group._asdict() for group in counting.groups()],
         "queues": [dataclasses.asdict(queue) for queue in queues],
         "leases": [{**dataclasses.asdict(lease), "messages": lease.messages} for lease in counting.leases],
         "apps": [dataclasses.asdict(app) for app in counting.apps],

@@ -23,6 +23,7 @@ import hashlib
 import hmac
 import struct
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MAGIC = b"AMQPLINK"
 VERSION = 1
@@ -54,8 +55,7 @@ class LinkIdentity:
     max_frame_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFacts:
+class TlsFacts(NamedTuple):
     """What TLS says of a link: the names in the peer's certificate, and octets that both ends compute from their
     channel and nobody between them could."""
 
@@ -63,8 +63,7 @@ class TlsFacts:
     binding: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(NamedTuple):
     """The first message, without its MAC. `is_protected`: TLS does for the frames what their MACs would."""
 
     is_protected: bool

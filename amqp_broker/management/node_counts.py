@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from queues.store import MessageStore
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCounts:
+class NodeCounts(NamedTuple):
     """backlog_bytes: octets that were appended and are not on the disk. timings: None unless things are measured."""
 
     config: Config

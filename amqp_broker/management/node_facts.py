@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerFacts:
+class ListenerFacts(NamedTuple):
     """protocol: as RabbitMQ calls it: amqp, amqp/ssl, clustering."""
 
     protocol: str

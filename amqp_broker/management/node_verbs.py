@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from amqp_broker.auth.users import LoginOutcome
@@ -79,7 +78,7 @@ class NodeVerbs:
 
     def _listeners(self) -> list[JsonObject]:
         node = self._node_name
-        return [{"node": node, **asdict(each)} for each in self._said.listeners]
+        return [{"node": node, **each._asdict()} for each in self._said.listeners]
 
     def _alarms(self) -> list[JsonObject]:
         alarms, node = self._counts.alarms, self._node_name

@@ -7,7 +7,6 @@ base. `access_generation` rises when anything here changes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import PermissionGrant, TopicGrant, User
@@ -74,7 +73,7 @@ class Access:
 
     def _limit_user(self, command: Command) -> bool:
         user = self._users.get(command["user"])
-        return user is not None and self._replace_user(user, replace(user, limits=dict(command["limits"])))
+        return user is not None and self._replace_user(user, user._replace(limits=dict(command["limits"])))
 
     def _replace_user(self, known: User | None, user: User) -> bool:
         if known == user:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from exchanges.bindings import EXCHANGE, QUEUE
 from exchanges.registry import PREDECLARED
 
 DESTINATION_KINDS: Final = (QUEUE, EXCHANGE)
+_NO_LIMITS: Final[Mapping[str, int]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class VHost:
+class VHost(NamedTuple):
     """`limits` has the keys max-connections and max-queues; a missing or negative one is no limit.
     is_protected: from deletion."""
 
@@ -27,12 +26,11 @@ class VHost:
     tags: tuple[str, ...] = ()
     default_queue_type: str = "classic"
     tracing: bool = False
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = _NO_LIMITS
     is_protected: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(NamedTuple):
     """`password_hash` is a text of auth/passwords.py, empty where no password opens the account.
 
     `limits` has the keys max-connections and max-channels; a missing or negative one is no limit.
@@ -41,11 +39,10 @@ class User:
     name: str
     password_hash: str = ""
     tags: tuple[str, ...] = ()
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = _NO_LIMITS
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionGrant:
+class PermissionGrant(NamedTuple):
     """Three patterns over the names of the queues and exchanges of `vhost`."""
 
     user: str
@@ -55,8 +52,7 @@ class PermissionGrant:
     read: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopicGrant:
+class TopicGrant(NamedTuple):
     """Two patterns over routing keys of one exchange of `vhost`."""
 
     user: str
@@ -66,8 +62,7 @@ class TopicGrant:
     read: str
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(NamedTuple):
     """A policy or an operator policy: `definition` holds for what `pattern` matches and `apply_to` admits."""
 
     vhost: str
@@ -78,8 +73,7 @@ class Policy:
     definition: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(NamedTuple):
     """A runtime parameter that this broker merely keeps; `value` is any JSON value."""
 
     vhost: str
@@ -88,14 +82,12 @@ class Parameter:
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalParameter:
+class GlobalParameter(NamedTuple):
     name: str
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class ExchangeRecord:
+class ExchangeRecord(NamedTuple):
     """An exchange that all nodes know. `is_predeclared`: it came with its vhost and goes with it. `number`: no other
     exchange ever had it; 0 for none."""
 
@@ -110,8 +102,7 @@ class ExchangeRecord:
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRecord:
+class QueueRecord(NamedTuple):
     """A queue that all nodes know. `queue_id` was never another queue's and never will be. `home`: the node where a
     classic queue lives. `part_of`: the partitioned stream of which it is a partition, "" for none."""
 

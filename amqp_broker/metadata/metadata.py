@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.access import Access
@@ -178,14 +177,14 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         state = self._vhosts.get(command["vhost"])
         if state is None or state.vhost.limits == command["limits"]:
             return False
-        state.vhost = replace(state.vhost, limits=dict(command["limits"]))
+        state.vhost = state.vhost._replace(limits=dict(command["limits"]))
         return True
 
     def _protect_vhost(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])
         if state is None or state.vhost.is_protected == command["is_protected"]:
             return False
-        state.vhost = replace(state.vhost, is_protected=command["is_protected"])
+        state.vhost = state.vhost._replace(is_protected=command["is_protected"])
         return True
 
     def _delete_vhost(self, command: Command) -> bool:
@@ -354,7 +353,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         exchange, number = self.exchange(command["vhost"], command["name"]), command["number"]
         if exchange is None or exchange.is_predeclared or exchange.number == number:
             return False
-        self._vhosts[exchange.vhost].exchanges[exchange.name] = replace(exchange, number=number)
+        self._vhosts[exchange.vhost].exchanges[exchange.name] = exchange._replace(number=number)
         self._next_queue_id = max(self._next_queue_id, number + 1)
         return True
 

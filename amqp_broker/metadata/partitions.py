@@ -7,7 +7,6 @@ one they are a part. All come with one command, or none; and so do those that ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
@@ -67,7 +66,7 @@ class Partitions:
         elif present.queue_id != command["queue_id"]:
             return False
         else:
-            self.replace_queue(replace(present, arguments_raw=raw))
+            self.replace_queue(present._replace(arguments_raw=raw))
         raw = commands.decode_arguments(command["partition_arguments_raw"])
         for each, queue_id in zip(names, ids, strict=True):
             self.declare_queue(

@@ -6,7 +6,7 @@ commits it at its next start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.machine import MetadataMachine
@@ -23,8 +23,7 @@ from raft.recovery import RecoveredGroup
 METADATA_GROUP = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StoredGroup:
+class StoredGroup(NamedTuple):
     """A group in figures. entries: those above the checkpoint; last_index: the index of the last of them."""
 
     group: int

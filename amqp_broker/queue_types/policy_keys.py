@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 #: What a value should be, None where it is that.
 Expects = Callable[[object], str | None]
@@ -18,8 +17,7 @@ _LARGEST: Final = 2**63 - 1
 _MAX_AGE: Final = re.compile(r"0*[1-9][0-9]{0,18}[YMDhms]", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyKey:
+class PolicyKey(NamedTuple):
     """One key of a definition. for_operators: an operator policy may set it, too."""
 
     expects: Expects

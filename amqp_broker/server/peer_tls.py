@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.links.peer_handshake import PeerLinkError, TlsFacts
 from amqp_broker.server.tls_files import load_authorities, load_certificate
@@ -26,8 +25,7 @@ _READ_BYTES = 256 * 1024
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
-@dataclass(frozen=True, slots=True)
-class TlsCredentials:
+class TlsCredentials(NamedTuple):
     """What a node needs for its links: a context for each side, and its own certificate, DER."""
 
     dialling: ssl.SSLContext

@@ -10,10 +10,9 @@ Invariants:
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from amqp_broker.settings.config import SETTINGS, SETTINGS_BY_KEY, Config
 from amqp_broker.settings.setting import COVERED, ConfigError, Setting
@@ -32,8 +31,7 @@ OTHER_VARIABLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(NamedTuple):
     """A Config and, by key, the origin of each value: "default", "file F", "environment V" or "flag --f"."""
 
     config: Config
@@ -103,6 +101,8 @@ def flags_of(settings: Mapping[str, object]) -> list[str]:
 
 
 def _from_file(file: Path) -> list[tuple[Setting, str]]:
+    import tomllib  # late: most brokers have no file
+
     try:
         with open(file, "rb") as stream:
             table = tomllib.load(stream)

@@ -12,7 +12,6 @@ of two with equal priority, the one whose name sorts first applies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
@@ -83,6 +82,8 @@ def _check_key(key: str, value: object, operator: bool) -> None:
     part = f"definition.{key}"
     allowed = {name: known for name, known in _known_keys().items() if known.for_operators or not operator}
     if key not in allowed:
+        from difflib import get_close_matches  # only for the sake of an error message
+
         close = get_close_matches(key, list(allowed), 1)
         hint = f"did you mean {close[0]}?" if close else f"these are: {', '.join(allowed)}"
         raise PolicyError(

@@ -13,7 +13,6 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import cython
@@ -181,4 +180,4 @@ class CursorQueue(QuorumQueue):
         if stream is None or stream.next == stream.first:
             return found
         octets = stream.log.unpacked_octets * found.ready // (stream.next - stream.first)
-        return replace(found, ready_bytes=octets)
+        return found._replace(ready_bytes=octets)

@@ -17,8 +17,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from queues.arguments import TIME_MAX
 from queues.message import Entry, Message
@@ -76,8 +75,7 @@ class Sink:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class QueueStatistics:
+class QueueStatistics(NamedTuple):
     """Figures of one queue; octets are those of bodies."""
 
     ready: int

@@ -128,8 +128,9 @@ def test_config_as_json() -> None:
     }
 
 
-def test_serve_is_light_to_begin_with() -> None:
-    """What only other commands need is not imported to serve."""
+def test_the_command_is_light_to_begin_with() -> None:
+    """What only other commands need is not imported to serve, and a wrong flag is answered before the broker is
+    loaded."""
     code = (
         "import sys, amqp_broker.cli.main as m; m.command.get_command(None, 'serve');"
         "heavy = ('rich', 'construct', 'asyncio', 'amqp_broker.bench', 'amqp_broker.client', 'queues');"
@@ -137,3 +138,31 @@ def test_serve_is_light_to_begin_with() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+#: What a broker without a file of settings never needs, or what others in its environment bring along.
+NOT_TO_SERVE = (
+    "amqp_broker.bench", "amqp_broker.client", "amqp_broker.moving", "amqp_broker.testing", "amqp_broker.web",
+    "construct", "cryptography.fernet", "difflib", "email", "http", "importlib.metadata", "importlib.resources",
+    "msgspec", "multiprocessing", "rich", "starlette", "tomllib", "unittest", "urllib.request", "uvicorn", "xml",
+)  # fmt: skip
+
+
+def test_serve_is_light_when_it_is_ready(tmp_path: Path) -> None:
+    """A real start; Python tells what it loads."""
+    flags = ("--exit-with-parent", "--listen=127.0.0.1:0", "--management-listen=off", "--prometheus-listen=off")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("AMQP_BROKER_")}
+    broker = subprocess.Popen(
+        [sys.executable, "-P", "-X", "importtime", "-m", "amqp_broker", "serve", *flags, f"--data-dir={tmp_path}"],
+        env=variables | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert broker.stdout is not None
+    assert broker.stdout.readline().startswith("ready amqp://")
+    _, said = broker.communicate(timeout=60)  # closes its standard input, upon which it ends
+    loaded = [line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")]
+    assert "amqp_broker.node" in loaded
+    assert not [name for name in loaded if name in NOT_TO_SERVE]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -520,7 +519,7 @@ def test_whatever_was_made_is_exported_and_imported_without_loss(history: list[C
     assert again.permissions() == metadata.permissions()
     assert again.topic_permissions() == metadata.topic_permissions()
     for vhost in metadata.vhosts():
-        exchanges = [replace(each, number=0) for each in metadata.exchanges(vhost.name) if each.durable]
+        exchanges = [each._replace(number=0) for each in metadata.exchanges(vhost.name) if each.durable]
         assert again.exchanges(vhost.name) == exchanges
         assert [queue.name for queue in again.queues(vhost.name)] == [
             queue.name for queue in metadata.queues(vhost.name) if queue.durable
