@@ -89,7 +89,7 @@ def _set_u32(target: Pointer, value: int) -> None:
 
 def _set_u64(target: Pointer, value: int) -> None:
     _set_u32(target, value >> 32)
-    _set_u32(target + 4, value & 0xFFFFFFFF)
+    _set_u32(target + 4, value)  # which takes the lower 32 bits
 
 
 def put_message(buffer: Buffer, message: Message) -> None:
