@@ -7,6 +7,7 @@ cdef class Address:
     cdef readonly bytes raw
 
 @cython.final
+@cython.no_gc  # octets and lists of octets: no cycle leads through it
 cdef class Message:
     cdef public bytes raw
     cdef public bytes content

@@ -18,7 +18,9 @@ cdef class AddressBook:
 @cython.locals(size=Py_ssize_t)
 cpdef Py_ssize_t packed_size(Message message) except -1
 
-@cython.locals(flags=int, priority=int, raw=bytes, content=bytes)
+cdef void _set_u32(unsigned char* target, unsigned long long value) noexcept
+cdef void _set_u64(unsigned char* target, unsigned long long value) noexcept
+@cython.locals(flags=int, priority=int, raw=bytes, content=bytes, target="unsigned char*")
 cpdef int put_message(Buffer buffer, Message message) except -1
 
 @cython.locals(data="const unsigned char*", flags=int, priority=int, expiration="long long",

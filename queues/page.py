@@ -21,7 +21,7 @@ from typing import Any
 
 import cython
 
-from amqp_broker.octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer, Pointer
 from queues.message import FRAME_OVERHEAD, PROPERTIES_OFFSET, Address, Entry, Message
 
 #: Flags, priority, expiration, timestamp, body size, header end, content length, address length.
@@ -80,6 +80,18 @@ def packed_size(message: Message) -> int:
     return size if message.body is None else size + message.body_size
 
 
+def _set_u32(target: Pointer, value: int) -> None:
+    target[0] = (value >> 24) & 255
+    target[1] = (value >> 16) & 255
+    target[2] = (value >> 8) & 255
+    target[3] = value & 255
+
+
+def _set_u64(target: Pointer, value: int) -> None:
+    _set_u32(target, value >> 32)
+    _set_u32(target + 4, value)  # which takes the lower 32 bits
+
+
 def put_message(buffer: Buffer, message: Message) -> None:
     """Append the packed message."""
     flags = _FLAG_PERSISTENT if message.is_persistent else 0
@@ -89,14 +101,20 @@ def put_message(buffer: Buffer, message: Message) -> None:
         flags |= _FLAG_PRIORITY
     raw, content, priority = message.raw, message.content, message.priority if message.priority >= 0 else 0
     if cython.compiled:
-        buffer.put_u8(flags)
-        buffer.put_u8(priority)
-        buffer.put_u64(message.expiration + 1)
-        buffer.put_u64(message.timestamp)
-        buffer.put_u64(message.body_size)
-        buffer.put_u32(message.header_end)
-        buffer.put_u32(len(content))
-        buffer.put_u16(len(raw))
+        # One call for all the numbers, and stores that the compiler sees together.
+        buffer.reserve(_MESSAGE_FIXED + len(raw) + len(content))
+        target: Pointer = buffer.data
+        target += buffer.length
+        target[0] = flags
+        target[1] = priority
+        _set_u64(target + 2, message.expiration + 1)
+        _set_u64(target + 10, message.timestamp)
+        _set_u64(target + 18, message.body_size)
+        _set_u32(target + 26, message.header_end)
+        _set_u32(target + 30, len(content))
+        target[34] = (len(raw) >> 8) & 255
+        target[35] = len(raw) & 255
+        buffer.length += _MESSAGE_FIXED
         buffer.put_bytes(raw)
         buffer.put_bytes(content)
     else:
@@ -138,7 +156,7 @@ def get_message(blob: bytes, start: int, end: int, addresses: AddressBook) -> Me
         raise ValueError(f"content of {content_length} octets has a header of {header_end}, a body of {body_size}")
     raw = addresses.find_in(data, position, position + address_length)
     position += address_length
-    content = blob[position : position + content_length]
+    content = data[position : position + content_length]
     position += content_length
     body = None
     if is_apart:

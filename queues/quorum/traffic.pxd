@@ -1,12 +1,11 @@
 cimport cython
-from amqp_broker.octets.buffer cimport Buffer, get_u16, get_u32, get_u64
+from amqp_broker.octets.buffer cimport Buffer
 from queues.message cimport Message
 from queues.page cimport AddressBook, get_message, put_message
 from queues.quorum.reader cimport Reader
 
 cdef Py_ssize_t _MESSAGE_FIXED
 cdef int _SEPARATE, _PRIORITY
-cdef unsigned long long _MOST
 cdef tuple _HOWS
 
 @cython.final
@@ -28,8 +27,7 @@ cpdef int put_enqueue(Buffer buffer, Enqueue command) except -1
 @cython.locals(first="unsigned long long", last="unsigned long long")
 cpdef int put_settle(Buffer buffer, Settle command) except -1
 @cython.locals(start=Py_ssize_t, end=Py_ssize_t, blob=bytes, data="const unsigned char*", flags=int,
-               body_size="unsigned long long", header_end=Py_ssize_t, content=Py_ssize_t, address=Py_ssize_t,
-               at=Py_ssize_t, size=Py_ssize_t, message=Message)
+               address=Py_ssize_t, at=Py_ssize_t, size=Py_ssize_t, message=Message)
 cpdef Message read_message(Reader reader, AddressBook addresses)
 cdef Py_ssize_t _chunks_size(Reader reader, Message message) except -1
 @cython.locals(count=int, command=Enqueue)

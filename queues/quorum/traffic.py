@@ -10,21 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 
-import cython
-
 from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, get_message, put_message
-from queues.quorum.reader import I64_MAX, Malformed, Reader
-
-if not cython.compiled:
-    from amqp_broker.octets.buffer import get_u16, get_u32, get_u64
+from queues.quorum.reader import Malformed, Reader
 
 #: Octets of a packed message before its address.
 _MESSAGE_FIXED = 36
 _SEPARATE = 2
 _PRIORITY = 4
-_MOST = I64_MAX
 
 
 class How(IntEnum):
@@ -117,28 +111,19 @@ def read_message(reader: Reader, addresses: AddressBook) -> Message:
     flags = data[start]
     if flags & ~7 or (not flags & _PRIORITY and data[start + 1]):
         raise reader.fail(f"a message with flags {flags:#x} and priority {data[start + 1]}")
-    if get_u64(data, start + 2) > _MOST or get_u64(data, start + 10) > _MOST:
+    if data[start + 2] & 0x80 or data[start + 10] & 0x80:
         raise reader.fail("a message with an expiration or a timestamp of more than 63 bits")
-    body_size = get_u64(data, start + 18)
-    header_end = get_u32(data, start + 26)
-    content = get_u32(data, start + 30)
-    address = get_u16(data, start + 34)
+    address = data[start + 34] << 8 | data[start + 35]
     at = start + _MESSAGE_FIXED
-    if at + address + content > end:
-        raise reader.fail(f"a message of {end - start} octets announces {address} + {content}")
+    if at + address > end:
+        raise reader.fail(f"a message of {end - start} octets announces an address of {address}")
     if address < 2 or data[at] + 2 > address or data[at] + 2 + data[at + 1 + data[at]] != address:
         raise reader.fail("an address is two short strings")
-    if header_end < 22 or not (
-        header_end == content
-        if flags & _SEPARATE or not body_size
-        else body_size < content and header_end + body_size + 8 == content
-    ):
-        raise reader.fail(f"content of {content} octets has a header of {header_end}, a body of {body_size}")
     try:
-        message = get_message(blob, start, end, addresses)
+        message = get_message(blob, start, end, addresses)  # looks whether its sizes fit together
     except ValueError as error:
         raise Malformed(str(error)) from error
-    size = _MESSAGE_FIXED + address + content
+    size = _MESSAGE_FIXED + address + len(message.content)
     if flags & _SEPARATE:
         size += _chunks_size(reader, message)
     if size != end - start:

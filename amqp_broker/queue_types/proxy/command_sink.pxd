@@ -20,7 +20,6 @@ cdef class CommandSink(WriteGroup):
     cdef long long _to_hand_out
     cdef object _late
     cdef bint _is_handing_out
-    cdef dict __dict__
 
     cpdef object submit(self, object command, object receipt=*)
     cpdef void touch(self) except *

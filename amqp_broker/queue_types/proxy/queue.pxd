@@ -16,7 +16,6 @@ cdef class QueueProxy(Queue):
     cdef public dict consumers
     cdef public QueueSums counts
     cdef list _reviving
-    cdef dict __dict__
 
     @cython.locals(delivery_owner=ProxyConsumer)
     cpdef int credit_returned(self, Consumer consumer) except -1

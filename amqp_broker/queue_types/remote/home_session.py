@@ -94,7 +94,8 @@ class RemoteConsumer(NumberedConsumer):
     def deliver(self, entry: Delivery) -> None:
         delivery_id = self.hold(entry)
         # The count is a header of the delivery only where the queue limits it.
-        returns = entry.returns if self.queue.counts_returns else 0
+        queue: ClassicQueue = self.queue
+        returns = entry.returns if queue.counts_returns else 0
         session = self.session
         session.writer.put_delivered(self.number, delivery_id, entry.message, entry.is_redelivered, returns)
         if not session.is_touched:
