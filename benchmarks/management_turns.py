@@ -4,7 +4,8 @@ A node with many queues and clients is driven without sockets, in this process; 
 turn, and the processor time of every turn until its answer is taken by `time.thread_time`, which does not count what
 others do on the machine. A turn does one slice here, so that each round does the same in the same turns: of a turn the
 least of all rounds counts, since what others have put into the processor's caches meanwhile can only add to it. In a
-broker slices go on for `management_turn_time_us`, and the last one is ended: so much is added where there are several.
+broker slices go on for `management_turn_time_us`, and the last one is ended: so much is added to those behind the turn
+that reads the request, which has none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from amqp_broker.bench.link import LinkError
@@ -58,6 +59,9 @@ REQUESTS: dict[str, tuple[str, dict[str, object]]] = {
     "a policy, before it is set": ("policy.preview", {"vhost": "/", "pattern": "^q", "definition": {"max-length": 1}}),
     "definitions": ("definitions.export", {}),
     "unroutable messages": ("objects.page", {"kind": "unroutable", "limit": 250}),
+    "the list of queues": ("queue.list", {"vhost": "/"}),
+    "the audit log": ("audit.page", {"limit": 200}),
+    "who one is": ("whoami", {}),
 }
 
 
@@ -94,7 +98,11 @@ class AskedNode:
         for name in range(int(VHOSTS * scale)):
             self._send(client, [methods.ExchangeDeclare(0, f"x{name}", "topic", False, True, False, False, True)])
         names = [*(f"q{number:05}" for number in range(int(QUEUES * scale))), LAST]
-        self._send(client, [methods.QueueDeclare(0, name, False, False, False, False, True, Table()) for name in names])
+        declare = [
+            methods.QueueDeclare(0, name, False, number % 2 == 1, False, False, True, Table())
+            for number, name in enumerate(names)
+        ]
+        self._send(client, declare)
         bound = names[: int(BINDINGS * scale)]
         self._send(client, [methods.QueueBind(0, name, "amq.topic", f"a.{name}", True, Table()) for name in bound])
         section = encode_properties({"delivery_mode": 1})
@@ -106,7 +114,7 @@ class AskedNode:
             consume = methods.BasicConsume(queue=names[number % len(names)], consumer_tag="c")
             driven.connect(consume).take_output()
 
-    def _send(self, client: Connection, calls: list[methods.Method]) -> None:
+    def _send(self, client: Connection, calls: Sequence[methods.Method]) -> None:
         """Without answers, many at a time."""
         for start in range(0, len(calls), _BATCH):
             self.driven.feed(
@@ -182,6 +190,7 @@ def measure(scale: float) -> Iterator[Finding]:
             if b'"ok":true' not in rounds[0][1].replace(b" ", b"")[:4096]:
                 raise LinkError(f"{verb} {fields}: {rounds[0][1][:300]!r}")
             least = [min(each) for each in zip(*(found for found, _ in rounds), strict=False)]
-            longest = max(least) - idle + (node.slices_ms if len(least) > 2 else 0)
+            behind = max(least[1:], default=0.0) + (node.slices_ms if len(least) > 2 else 0)
+            longest = max(least[0], behind) - idle
             yield Finding(f"turns, longer by: {name} ({len(least)} slices)", "ms", longest, MOST_MS)
         node.driven.disk.close()

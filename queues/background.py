@@ -4,7 +4,7 @@ Nothing of that kind runs to its end in one turn, or everybody else waits for it
 one slice (some 100 microseconds at most) each time it is called and returns whether there is more to do. The jobs that
 are there take turns, slice by slice, until the pace says that this turn has done enough; the rest goes on in the next.
 Those that only look, for somebody who may wait, have less of a turn, all together (`patient`): a pace of their own,
-for as long as their request is young.
+for as long as their request is young, and nothing of the turn in which it came, which reading it has lengthened.
 
 Invariants:
 1. A slice leaves everything whole: what it has settled, it has also published, in the same turn. A crash between two
@@ -59,8 +59,8 @@ class Jobs(Protocol):
 
 
 class Patient:
-    """Jobs of a Background, all of one request, whose share of a turn is smaller until PATIENCE_MS after the first
-    slice: then they are as any others."""
+    """Jobs of a Background, all of one request, whose share of a turn is smaller until PATIENCE_MS after the turn in
+    which it came: then they are as any others."""
 
     def __init__(self, background: Background) -> None:
         self._background = background
@@ -70,6 +70,7 @@ class Patient:
         """See Jobs."""
         self._background.add(job)
         self._background.patient_jobs[job] = self
+        self._background.record_arrival(job)
 
     def is_over(self, now: int) -> bool:
         """Whether its patience is."""
@@ -81,7 +82,7 @@ class Patient:
 class Background:
     """The jobs of a node, in the order in which they have their slices. jobs: for others to see whether there are any;
     always this object. slice: how much a slice is to do, in units of about a microsecond. patient_jobs: those that may
-    wait, each with its request."""
+    wait, each with its request. fresh: those of them that came in the last turn, or in those that it was chained to."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self.jobs: deque[Job] = deque()
@@ -89,6 +90,8 @@ class Background:
         self._pace: Pace = pace or Unhurried()
         self._patience: Pace = Unhurried()
         self.patient_jobs: dict[Job, Patient] = {}
+        self._arrived: set[Job] = set()  # of those, since the slices before
+        self.fresh: set[Job] = set()
         self._is_chained = False
         self._ahead = _MOST_AHEAD
         #: The newest of the jobs, in their order: who asks for what they bring may have a slice done (`run_newest`),
@@ -103,8 +106,13 @@ class Background:
         self._pace = pace
 
     def patient(self) -> Patient:
-        """Where the jobs of a request begin that may wait."""
+        """Where the jobs of a request begin that may wait: in the turn after the one in which they came."""
         return Patient(self)
+
+    def record_arrival(self, job: Job) -> None:
+        """One that may wait has come."""
+        if not self._is_working:
+            self._arrived.add(job)
 
     def set_patience(self, pace: Pace) -> None:
         """How long slices of those that may wait go on in a turn."""
@@ -154,6 +162,10 @@ class Background:
         self._is_running = self._is_working = True
         if not self._is_chained:
             self._has_begun_patience = False
+            self.fresh.clear()
+        if self._arrived:
+            self.fresh |= self._arrived
+            self._arrived.clear()
         pace.start()
         waiting: list[Job] = []
         try:
@@ -178,6 +190,9 @@ class Background:
         patience = self._patience
         if request.is_over(now):
             pass
+        elif job in self.fresh:
+            waiting.append(job)
+            return
         elif not self._has_begun_patience:
             self._has_begun_patience = True
             patience.start()

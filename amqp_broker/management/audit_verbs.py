@@ -16,7 +16,7 @@ from amqp_broker.audit.audit_log import DONE, REFUSED
 from amqp_broker.audit.files import Found, Place
 from amqp_broker.management.access import ADMINISTRATOR, LOOKING
 from amqp_broker.management.refused import FAILED, Refused
-from amqp_broker.management.request import JsonText, list_of
+from amqp_broker.management.written_json import JsonText, list_of
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.settings.log_format import about
 from amqp_broker.turn.task import Steps
@@ -113,7 +113,9 @@ class AuditVerbs:
             texts = answer.text.split("\n") if answer.text else []
             rows = [(at, place, text) for (at, place), text in zip(answer.fields["rows"], texts, strict=True)]
             pages[name] = rows, answer.fields["next"]
+        yield None
         rows, following = _merged(pages, limit)
+        yield None
         following |= {name: (before or {}).get(name) for name in stale}
         return {"rows": list_of(rows), "next": following or None, "stale": stale}
 
@@ -129,6 +131,7 @@ class AuditVerbs:
         place = Place(*before) if before is not None else None
         work = self._audit.read(place, limit, lambda line: _fits(line, wanted, times))
         found: Found = yield work
+        yield None
         if work.error is not None:
             raise Refused(FAILED, f"the audit log cannot be read: {work.error}")
         lines = zip(times, found.lines, strict=True)

@@ -16,6 +16,7 @@ from amqp_broker.metadata.stream import Proposal
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.settings.kinds import MemberAddress, parse_member
+from amqp_broker.turn.task import Steps
 from raft.membership import TransferResult
 from raft.memory import IDENTITY_BYTES
 
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.cluster.replication import Replication
     from amqp_broker.cluster.transfers import Transfers
-    from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
-    from amqp_broker.settings.config import Config
+    from amqp_broker.vhosts.broker import Broker
     from raft.group import Group
 
 #: An answer's fields, which may change until it is given, and what has to be applied before that.
@@ -35,6 +35,8 @@ METADATA = "metadata"
 QUORUM_QUEUES = "quorum queues"
 #: So many names of queues are listed in an answer.
 MAX_LISTED_QUEUES = 1000
+#: So many are looked at in one slice.
+_SLICE = 32
 
 
 class ClusterVerbs:
@@ -42,21 +44,21 @@ class ClusterVerbs:
 
     def __init__(
         self,
-        config: Config,
-        metadata: Metadata,
+        broker: Broker,
         replication: Replication,
         membership: Membership,
         transfers: Transfers,
         groups: QuorumGroups,
     ) -> None:
-        self._config = config
-        self._metadata = metadata
+        self._broker = broker
+        self._config = broker.config
+        self._metadata = broker.metadata
         self._replication = replication
         self._acquaintances = replication.acquaintances
         self._transfers = transfers
         self._groups = groups
         self._membership = membership
-        self.verbs: dict[str, Callable[[Request], Answer]] = {
+        self.verbs: dict[str, Callable[[Request], Answer | Steps]] = {
             "cluster.status": self._status,
             "cluster.add": self._add,
             "cluster.remove": self._remove,
@@ -66,31 +68,32 @@ class ClusterVerbs:
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
-    def _status(self, request: Request) -> Answer:
+    def _status(self, request: Request) -> Steps:
         """With `node`: whether it has left all groups for certain, too (`Membership.has_left`). `brief`: without the
         queues of the groups, which costs by how many there are."""
         node = request.text("node", "")
         config, replication = self._config, self._replication
-        groups = [self._describe_group(each) for each in sorted(replication.groups(), key=lambda each: each.group_id)]
-        queues = {} if request.flag("brief") else self._queues_in_groups()
+        groups: list[JsonObject] = []
+        for each in sorted(replication.groups(), key=lambda each: each.group_id):
+            groups.append(self._describe_group(each))
+            yield None
+        critical_groups = {row["group"] for row in groups if row["is_critical"]}
+        queues: dict[int, int] = {}
+        critical: list[JsonObject] = []
+        if not request.flag("brief"):
+            queues, critical = yield from self._queues_in_groups(critical_groups)
         for row in groups:
-            row["queues"] = len(queues.get(row["group"], ()))
-        critical = [
-            {"vhost": vhost, "name": name, "group": row["group"]}
-            for row in groups
-            if row["is_critical"]
-            for vhost, name in queues.get(row["group"], ())
-        ]
+            row["queues"] = queues.get(row["group"], 0)
         return {
             "cluster": config.cluster_name,
             "node": replication.own_node,
             "level": self._metadata.level,
             "members": self._describe_members(),
             "groups": groups,
-            "critical_queues": critical[:MAX_LISTED_QUEUES],
-            "critical_queue_count": len(critical),
+            "critical_queues": critical,
+            "critical_queue_count": sum(queues.get(group, 0) for group in critical_groups),
             **({"has_left": self._has_left(node)} if node else {}),
-        }, None
+        }
 
     def _has_left(self, name: str) -> bool:
         return name not in self._metadata.members() and self._membership.has_left(name)
@@ -147,16 +150,25 @@ class ClusterVerbs:
             "is_critical": len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters),
         }
 
-    def _queues_in_groups(self) -> dict[int, list[tuple[str, str]]]:
-        """Virtual host and name of the queues of each group."""
-        metadata = self._metadata
-        found: dict[int, list[tuple[str, str]]] = {}
-        for vhost in metadata.vhosts():
-            for queue in metadata.queues(vhost.name):
-                if lives_in_groups(queue.type):
+    def _queues_in_groups(self, critical: set[int]) -> Steps:
+        """Its result: how many queues each group has; and those of critical groups, a bounded number of them."""
+        broker, metadata = self._broker, self._metadata
+        counts: dict[int, int] = {}
+        found: list[JsonObject] = []
+        for vhost_name in broker.vhost_names.after(None, len(broker.vhost_names)):
+            vhost, last = broker.vhosts.get(vhost_name), None
+            while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
+                for name in names:
+                    queue = metadata.queue(vhost_name, name)
+                    if queue is None or not lives_in_groups(queue.type):
+                        continue
                     group_id = self._groups.of(queue.queue_id).raft.group_id
-                    found.setdefault(group_id, []).append((vhost.name, queue.name))
-        return found
+                    counts[group_id] = counts.get(group_id, 0) + 1
+                    if group_id in critical and len(found) < MAX_LISTED_QUEUES:
+                        found.append({"vhost": vhost_name, "name": name, "group": group_id})
+                last = names[-1]
+                yield None
+        return counts, found
 
     # -- members -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.management.definitions import DefinitionsError, Importer
 from amqp_broker.management.definitions.comparing import Comparison, chosen
 from amqp_broker.management.definitions.exporting import export_items
-from amqp_broker.management.request import encode_value, list_of, object_of
+from amqp_broker.management.written_json import JsonChunks, encode_value
 from amqp_broker.turn.task import Steps, Task
 
 if TYPE_CHECKING:
@@ -43,16 +43,19 @@ class DefinitionVerbs:
         """As they are at the first step."""
         vhost = self._vhost(request).name if request.has("vhost") else None
         about, categories = export_items(self._broker.metadata, vhost)
-        parts = {name: encode_value(value) for name, value in about.items()}
+        found = JsonChunks("{}")
+        for name, value in about.items():
+            found.add(encode_value(value), name)
         for category, items in categories.items():
-            rows: list[str] = []
-            for item in items:
-                rows.append(encode_value(item))
-                if len(rows) % _SLICE == 0:
+            rows = JsonChunks("[]")
+            for number, item in enumerate(items, 1):
+                if item is not None:
+                    rows.add(encode_value(item))
+                if item is None or number % _SLICE == 0:
                     yield None
-            parts[category] = list_of(rows)
+            found.add(rows, category)
             yield None
-        return {"definitions": object_of(parts)}
+        return {"definitions": found}
 
     def _import(self, request: Request) -> Steps:
         """dry_run: nothing is changed. only: places in the file (`definitions.diff` names them), and no others."""

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.auth.permissions import Action, Permission
 from amqp_broker.management.refused import FAILED, NOT_AUTHORISED, Refused, not_found, precondition
-from amqp_broker.management.request import JsonText, Request, encode, list_of
+from amqp_broker.management.request import Request
 from amqp_broker.management.who_holds import WhoHolds
+from amqp_broker.management.written_json import JsonText, encode, list_of
 from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.json_values import JsonObject, properties_as_json
 from amqp_broker.protocol.message_filter import BODY_OCTETS, MessageFilter

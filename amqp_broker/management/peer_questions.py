@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.management.access import Asker
-from amqp_broker.management.request import Request, encode
-from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.management.request import Request
+from amqp_broker.management.written_json import encode
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps, Task
 
@@ -144,14 +145,22 @@ class PeerQuestions:
         request = Request(dict(said["fields"]))
         request.asker = Asker(self._metadata, str(said["name"]), tuple(said["tags"]))
         background = self._background
-        task = Task(background.patient() if said["verb"] in _PATIENT else background, verb(request))
+        is_patient = said["verb"] in _PATIENT
 
-        def answer(result: JsonValue) -> None:
+        def steps() -> Steps:
+            """Their result: the answer's octets, in a slice of its own, if its asker may wait."""
+            fields, text = yield from verb(request)
+            if is_patient:
+                yield None
+            octets = bytes([_VERSION, _ANSWER]) + number.to_bytes(8, "big")
+            return octets + f"{encode(fields)}\n{text}".encode("ascii")
+
+        task = Task(background.patient() if is_patient else background, steps())
+
+        def answer(octets: bytes) -> None:
             if task.error is not None:
                 log.warning("a question of %s, %s, ended with: %s", node, said["verb"], task.error)
                 return
-            fields, text = result
-            octets = bytes([_VERSION, _ANSWER]) + number.to_bytes(8, "big")
-            self._send(node, octets + f"{encode(fields)}\n{text}".encode("ascii"))
+            self._send(node, octets)
 
         task.when_done(answer)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: So many names are looked at in one slice, and listed.
 _SLICE = 32
 #: With so many names a pattern is compared in one slice.
-_COMPARED = 8
+_COMPARED = 4
 _MOST_LISTED = 100
 
 
@@ -84,6 +84,7 @@ class PolicyVerbs:
             request.get("definition"),
         )
         check_policy(policy.pattern, policy.apply_to, policy.priority, policy.definition, operator=operator)
+        yield None
         found: JsonObject = {}
         for kind, names in (("queues", self._queues(vhost)), ("exchanges", self._exchanges(vhost))):
             matched, applied = [], 0

@@ -1,4 +1,4 @@
-"""Request: what a request of `amq.system` says, read field by field; and the JSON of its answer, put together in parts.
+"""Request: what a request of `amq.system` says, read field by field.
 
 Invariant: whatever a field holds, reading it returns what was asked for or raises ValueError with its name.
 """
@@ -6,7 +6,7 @@ Invariant: whatever a field holds, reading it returns what was asked for or rais
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator
 from typing import TYPE_CHECKING, NoReturn
 
 from amqp_broker.management.gradual_json import read_gradually
@@ -133,27 +133,3 @@ def _fail(key: str, expected: str, value: object) -> NoReturn:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"the body has to be JSON, and {name} is none")
-
-
-class JsonText(str):
-    """JSON that is written already."""
-
-
-def encode(fields: JsonObject) -> JsonText:
-    """An object as JSON in ASCII."""
-    return object_of({key: encode_value(value) for key, value in fields.items()})
-
-
-def encode_value(value: JsonValue) -> JsonText:
-    """Anything as JSON in ASCII."""
-    return value if isinstance(value, JsonText) else JsonText(json.dumps(value))
-
-
-def object_of(parts: Mapping[str, str]) -> JsonText:
-    """An object whose values are JSON."""
-    return JsonText("{" + ", ".join(f"{json.dumps(key)}: {part}" for key, part in parts.items()) + "}")
-
-
-def list_of(parts: Iterable[str]) -> JsonText:
-    """A list whose items are JSON."""
-    return JsonText("[" + ", ".join(parts) + "]")

@@ -17,38 +17,44 @@ if TYPE_CHECKING:
 
 
 #: So many queues are looked at in one slice.
-_SLICE = 50
+_SLICE = 32
 
 
 def count_node(counts: NodeCounts) -> Steps:
     """Counts of the whole node; sizes in octets. Its result; queues are looked at a few at a time."""
     broker, store, clients = counts.broker, counts.store, counts.clients
     alarms, leases, timings = counts.alarms, counts.leases, counts.timings()
-    queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
-    consumers = ready = unacked = leased = 0
-    for number, queue in enumerate(queues):
-        # What other nodes hold, they count themselves.
-        if not queue.described_at() and not queue.elsewhere() and not queue.is_deleted:
-            consumers += queue.consumer_count()
-            ready += queue.message_count() if not queue.partitions() else 0  # which are queues themselves
-            unacked += queue.unacked_count()
-            leased += queue.leased_count()
-        if number % _SLICE == 0:
+    queues = consumers = ready = unacked = leased = 0
+    for vhost_name in broker.vhost_names.after(None, len(broker.vhost_names)):
+        vhost, last = broker.vhosts.get(vhost_name), None
+        while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
+            for name in names:
+                queue = vhost.queues[name]
+                # What other nodes hold, they count themselves.
+                if not queue.described_at() and not queue.elsewhere():
+                    consumers += queue.consumer_count()
+                    ready += queue.message_count() if not queue.partitions() else 0  # which are queues themselves
+                    unacked += queue.unacked_count()
+                    leased += queue.leased_count()
+            queues += len(names)
+            last = names[-1]
             yield None
     groups = list(counts.groups)
     delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
+    quorum_bytes = sum(group.ram_bytes for group in groups)
+    yield None
     return {
         "node": counts.config.node_name,
         "connections": clients.open_count,
-        "channels": sum(len(connection.channels) for connection in clients.connections.values()),
+        "channels": clients.channels_opened - clients.channels_closed,
         "vhosts": len(broker.vhosts),
-        "queues": len(queues),
+        "queues": queues,
         "consumers": consumers,
         "messages_ready": ready,
         "messages_unacked": unacked,
         "messages_delayed": sum(len(each) for each in delayed),
-        "memory_used": store.pager.used + sum(group.ram_bytes for group in groups),
-        "memory_quorum_queues": sum(group.ram_bytes for group in groups),
+        "memory_used": store.pager.used + quorum_bytes,
+        "memory_quorum_queues": quorum_bytes,
         "memory_assembling": store.pager.assembling,
         "memory_budget": store.pager.budget_bytes,
         "pages_stored": store.pager.pages_stored,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.leases.stream_reads import READS
-from amqp_broker.management.access import ADMINISTRATOR, PATIENT, Asker, least_tag
+from amqp_broker.management.access import ADMINISTRATOR, LOOKING, PATIENT, Asker, least_tag
 from amqp_broker.management.account_verbs import AccountVerbs
 from amqp_broker.management.administration import Administration
 from amqp_broker.management.audit_verbs import AuditVerbs
@@ -33,16 +33,17 @@ from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.policy_verbs import PolicyVerbs
 from amqp_broker.management.quorum_view import QuorumView
 from amqp_broker.management.refused import BAD_REQUEST, Refused
-from amqp_broker.management.request import Request, encode, encode_value, list_of
+from amqp_broker.management.request import Request
 from amqp_broker.management.route_test import RouteTest
 from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
 from amqp_broker.management.stream_verbs import StreamVerbs
 from amqp_broker.management.tap_verbs import TapVerbs
 from amqp_broker.management.totals import Totals
+from amqp_broker.management.written_json import JsonChunks, chunks_of, encode_value
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import EXPECTED_ERRORS, Awaited, Steps, Task
-from queues.message import Message, build_message
+from queues.message import SEPARATE_BODY_BYTES, Message, build_message, header_frame, make_message
 
 if TYPE_CHECKING:
     from amqp_broker.audit.audit_log import AuditLog
@@ -59,14 +60,15 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.queue_types.remote.home import Home
     from amqp_broker.vhosts.broker import Broker
+    from queues.queue import Queue
 
 #: An answer's fields, which may change until it is given, and what has to be done before that; or the steps that lead
 #: to the fields (turn/task.py).
 Answer = tuple[JsonObject, Awaited | None] | Steps
 
 _JSON_PROPERTIES = b"\x80\x00\x10application/json"
-#: So many queues or definitions are described in one slice.
-_SLICE = 10
+#: So many queues are described in one slice.
+_SLICE = 5
 
 
 class System:
@@ -120,7 +122,7 @@ class System:
             **TapVerbs(counts, peers).verbs,
             **StreamVerbs(broker).verbs,
             **QuorumView(broker, groups, replication, membership, peers).verbs,
-            **ClusterVerbs(broker.config, broker.metadata, replication, membership, transfers, groups).verbs,
+            **ClusterVerbs(broker, replication, membership, transfers, groups).verbs,
             **GroupVerbs(broker.metadata, replication, membership, groups).verbs,
         }
 
@@ -130,62 +132,85 @@ class System:
             self._leases.request(channel, verb, message, facts)
             return
         reply_to = facts.properties.reply_to or ""
-        request: Request | None = None
-        task: Task | None = None
-        fields: JsonObject = {}
-        awaited: Awaited | None = None
         body = message.body_bytes()
-
-        def read_and_answer() -> Steps:
-            nonlocal request
-            request = yield from Request.read_gradually(body)
-            found = self._answer(channel, verb, request)
-            if isinstance(found, Generator):
-                return (yield from found)
-            fields, awaited = found
-            if awaited is not None:
-                yield awaited
-            return fields
-
+        request: Request | None = None
+        steps: Steps | None = None
         try:
-            found: Answer
             if len(body) > AT_ONCE_BYTES:
-                found = read_and_answer()
+                steps = self._answer_gradually(channel, verb, body)
             else:
                 request = Request.of_json(body)
                 found = self._answer(channel, verb, request)
-            if isinstance(found, Generator):
-                background = self._background
-                task = awaited = Task(background.patient() if verb in PATIENT else background, found)
-            else:
-                fields, awaited = found
+                if isinstance(found, Generator):
+                    steps = self._finished(channel, verb, request, found)
+                else:
+                    fields, awaited = found
         except EXPECTED_ERRORS as error:
             fields, awaited = _refusal(verb, error), None
-
-        def outcome() -> JsonObject:
-            if task is None or task.error is None:
-                return fields if task is None else task.result
-            if isinstance(task.error, EXPECTED_ERRORS):
-                return _refusal(verb, task.error)
-            raise task.error
+        if steps is not None:
+            self._begin(channel, verb, steps, reply_to, facts)
+            return
 
         def send() -> None:
-            self._send(channel, reply_to, facts, encode({"ok": True, **outcome()}).encode("ascii"))
+            self._send(channel, reply_to, facts, _octets_of(fields))
 
         if awaited is None or awaited.is_done:
-            self._record(channel, verb, request, outcome())
+            self._record(channel, verb, request, fields)
             send()
             return
         pending = self._begin_answer(channel.connection, verb)
-        if task is not None:
-            task.tell_progress(pending.extend)
 
         def done(result: object) -> None:
-            if task is None or task.error is None or isinstance(task.error, EXPECTED_ERRORS):
-                self._record(channel, verb, request, outcome())  # whether the client is still there or not
+            self._record(channel, verb, request, fields)  # whether the client is still there or not
             pending.release(send)
 
         awaited.when_done(done)
+
+    def _begin(self, channel: Channel, verb: str, steps: Steps, reply_to: str, facts: MessageFacts) -> None:
+        """steps: their result is the answer, in octets."""
+        background = self._background
+        task = Task(background.patient() if verb in PATIENT else background, steps)
+        pending = self._begin_answer(channel.connection, verb)
+        task.tell_progress(pending.extend)
+
+        def send() -> None:
+            if task.error is not None:
+                raise task.error
+            self._send(channel, reply_to, facts, task.result)
+
+        task.when_done(lambda _: pending.release(send))
+
+    def _answer_gradually(self, channel: Channel, verb: str, body: bytes) -> Steps:
+        """The answer to a large request, in octets."""
+        request: Request | None = None
+        try:
+            request = yield from Request.read_gradually(body)
+            found = self._answer(channel, verb, request)
+        except EXPECTED_ERRORS as error:
+            said = _refusal(verb, error)
+            self._record(channel, verb, request, said)
+            return _octets_of(said)
+        if not isinstance(found, Generator):
+            found = _awaited(*found)
+        return (yield from self._finished(channel, verb, request, found))
+
+    def _finished(self, channel: Channel, verb: str, request: Request, steps: Steps) -> Steps:
+        """The answer that steps lead to, in octets. It is written down and encoded in slices of their own, if its
+        asker may wait."""
+        try:
+            said = yield from steps
+        except EXPECTED_ERRORS as error:
+            said = _refusal(verb, error)
+        if verb in PATIENT:
+            yield None
+        if verb not in LOOKING:
+            self._record(channel, verb, request, said)  # whether the client is still there or not
+            if verb in PATIENT:
+                yield None
+        octets = _octets_of(said)
+        if verb in PATIENT:
+            yield None  # to send it takes its time, too
+        return octets
 
     def close(self) -> None:
         """The end, when no thread runs any more: what was counted outlasts it."""
@@ -209,8 +234,8 @@ class System:
         asker.check(least_tag(verb))
         return handler(request)
 
-    def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: bytes) -> None:
-        """Deliver an answer as a message to the default exchange."""
+    def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: list[bytes]) -> None:
+        """Deliver an answer, in chunks, as a message to the default exchange."""
         broker = self._broker
         correlation_id = facts.properties.correlation_id
         properties = _JSON_PROPERTIES
@@ -219,12 +244,17 @@ class System:
             properties = b"\x84\x00" + _JSON_PROPERTIES[2:] + bytes([len(name)]) + name
         key = reply_to.encode("utf-8", "surrogateescape")
         address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
-        answer = build_message(address, properties, octets, False, -1, -1, self._clock.now)
+        now, size = self._clock.now, sum(map(len, octets))
+        if size < SEPARATE_BODY_BYTES:
+            answer = build_message(address, properties, b"".join(octets), False, -1, -1, now)
+        else:
+            header = header_frame(properties, size)
+            answer = make_message(address.raw, header, len(header), octets, size, False, -1, -1, now)
         consumer = broker.reply_consumers.find(reply_to)
         if consumer is not None:
             consumer.deliver_at_once(answer, False)
         elif reply_to in channel.vhost.queues:
-            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], self._clock.now)
+            channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], now)
 
     # -- verbs -----------------------------------------------------------------------------------------------------
 
@@ -234,19 +264,35 @@ class System:
     def _list_queues(self, request: Request) -> Steps:
         vhost, broker = self._administration.vhost(request), self._broker
         counts = RemoteCounts(broker.timers, self._clock.now)
-        queues = list(vhost.queues.values())
-        for number, queue in enumerate(queues):
-            counts.ask(queue)
-            if number % _SLICE == 0:
-                yield None
+        queues: list[Queue] = []
+        last: str | None = None
+        while names := vhost.queue_names.after(last, _SLICE):
+            for name in names:
+                queue = vhost.queues[name]
+                counts.ask(queue)
+                queues.append(queue)
+            last = names[-1]
+            yield None
         yield counts.asked()
-        rows: list[str] = []
+        rows = JsonChunks("[]")
         for number, queue in enumerate(queues):
             if not queue.is_deleted:
-                rows.append(encode_value(queue_statistics(queue, self._clock.now)))
+                rows.add(encode_value(queue_statistics(queue, self._clock.now)))
             if number % _SLICE == 0:
                 yield None
-        return {"queues": list_of(rows), "delayed": delayed_statistics(vhost)}
+        return {"queues": rows, "delayed": delayed_statistics(vhost)}
+
+
+def _octets_of(said: JsonObject) -> list[bytes]:
+    """An answer as it is sent, in chunks."""
+    return chunks_of({"ok": True, **said})
+
+
+def _awaited(fields: JsonObject, awaited: Awaited | None) -> Steps:
+    if awaited is not None:
+        yield awaited
+    return fields
+
 
 def _refusal(verb: str, error: Exception) -> JsonObject:
     text = f"missing field {error}" if isinstance(error, KeyError) else str(error)

@@ -131,8 +131,11 @@ class Totals:
     def _walk(self) -> Steps:
         try:
             held, counted = yield from self._add_up()
+            yield None
             self._counted = highest(counted, self._counted)
+            yield None
             counters = self._kept.go_on(self._counted)
+            yield None
             yield self._kept.keep(counters, self._fleeting)
             self._found, self._found_at = {**held, **counters}, self._clock.now
         finally:

@@ -122,17 +122,24 @@ def would_apply(metadata: Metadata, policy: Policy, kind: str, name: str, *, ope
     if _first_match([policy], kind, name) is None:
         return False, False
     present = metadata.operator_policies(policy.vhost) if operator else metadata.policies(policy.vhost)
-    others = [each for each in present if each.name != policy.name]
-    return True, _first_match([*others, policy], kind, name) is policy
+    before = [each for each in present if each.name != policy.name and _rank(each) < _rank(policy)]
+    return True, _first_match(before, kind, name) is None
 
 
 def _first_match(policies: list[Policy], kind: str, name: str) -> Policy | None:
+    if not policies:
+        return None
     had = _queue_kinds().get(kind)
     fitting = [policy for policy in policies if _is_meant(policy, kind) and (had is None or _fits(policy, had))]
-    for policy in sorted(fitting, key=lambda policy: (-policy.priority, policy.name)):
+    for policy in sorted(fitting, key=_rank):
         if _compiled(policy.pattern).matches(name):
             return policy
     return None
+
+
+def _rank(policy: Policy) -> tuple[int, str]:
+    """Of two that match, the lower one applies."""
+    return -policy.priority, policy.name
 
 
 def _is_meant(policy: Policy, kind: str) -> bool:

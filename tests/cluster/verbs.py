@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from amqp_broker.management.cluster_verbs import Answer, ClusterVerbs
 from amqp_broker.management.request import Request
 from amqp_broker.node import Node
+from amqp_broker.turn.task import Steps
 
 
 def verbs_of(node: Node) -> dict[str, Callable[[Request], Answer]]:
-    """By their names."""
-    return ClusterVerbs(
-        node.config, node.broker.metadata, node.replication, node.membership, node.transfers, node.groups
-    ).verbs
+    """By their names; what is done in slices is done at once."""
+    verbs = ClusterVerbs(node.broker, node.replication, node.membership, node.transfers, node.groups).verbs
+    return {name: partial(_answer, verb) for name, verb in verbs.items()}
+
+
+def _answer(verb: Callable[[Request], Answer | Steps], request: Request) -> Answer:
+    found = verb(request)
+    if isinstance(found, tuple):
+        return found
+    while True:
+        try:
+            assert next(found) is None
+        except StopIteration as end:
+            return end.value, None

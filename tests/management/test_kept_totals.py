@@ -124,7 +124,7 @@ def test_a_disk_that_stands_still_delays_totals_but_for_a_moment(driver: NodeDri
         driver.client(1)
         driver.wait(FRESH_MS)
         service.send("totals", b"{}")
-        driver.turn()
+        driver.settle()
         assert bool(service.answers()) == bool(number)  # a disk that is late already is not waited for
         driver.wait(PATIENCE_MS)
         if not number:

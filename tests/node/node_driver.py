@@ -160,6 +160,8 @@ class NodeDriver:
         for _ in range(100):
             turn = self.turn()
             if not turn.wants_sync:
+                if self.node.background.fresh:
+                    continue  # they begin in the next
                 return
             job = self.node.take_sync()
             if job is None:

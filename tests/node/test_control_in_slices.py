@@ -174,7 +174,7 @@ def test_lists_are_made_in_slices(driver: NodeDriver, verb: str, fields: dict[st
     assert answer["ok"]
     if verb == "queue.list":
         assert steps >= COUNT // 10
-        assert [row["name"] for row in answer["queues"]] == [f"q{number}" for number in range(COUNT - 1)]
+        assert [row["name"] for row in answer["queues"]] == sorted(f"q{number}" for number in range(COUNT - 1))
     if verb == "definitions.export":
         assert len(answer["definitions"]["queues"]) == COUNT
 

@@ -186,8 +186,11 @@ def test_what_a_slice_adds_has_its_turn() -> None:
 
 
 def patient(background: Background, done: list[str], name: str, slices: int) -> None:
+    """A request that came in the turn before."""
     background.set_patience(Slices(2))
     background.patient().add(job(done, name, slices))
+    background.work(0)
+    assert not done, "the turn in which it came has been lengthened by reading it"
 
 
 def test_those_that_may_wait_have_less_of_a_turn() -> None:
@@ -214,23 +217,37 @@ def test_turns_that_follow_upon_each_other_have_it_together() -> None:
     assert done == ["look@1"] * 4
 
 
+def test_a_turn_that_follows_upon_that_of_a_request_has_none_of_its_slices() -> None:
+    done: list[str] = []
+    background = Background()
+    patient(background, done, "look", 1)
+    background.patient().add(job(done, "late", 1))
+    background.chain(True)
+    background.work(1)
+    assert not done
+    background.chain(False)
+    background.work(2)
+    assert sorted(done) == ["late@2", "look@2"]
+
+
 def test_who_has_waited_long_has_the_share_of_others() -> None:
     done: list[str] = []
     background = Background()
     patient(background, done, "look", 1000)
     background.work(1)
-    background.work(PATIENCE_MS)
+    background.work(PATIENCE_MS - 1)
     assert len(done) == 4
-    background.work(1 + PATIENCE_MS)
+    background.work(PATIENCE_MS)
     assert len(done) == 1000
 
 
-def test_a_request_is_as_old_as_its_first_slice_however_often_it_has_waited_for_others() -> None:
+def test_a_request_grows_old_from_its_first_turn_on_however_often_it_has_waited_for_others() -> None:
     done: list[str] = []
     background = Background()
     background.set_patience(Slices(2))
     request = background.patient()
     request.add(job(done, "first", 1))
+    background.work(0)
     background.work(1)
     request.add(job(done, "then", 100))  # what it waited for has come
     background.work(1 + PATIENCE_MS)

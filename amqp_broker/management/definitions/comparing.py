@@ -77,8 +77,9 @@ class Comparison:
             after: dict[Key, JsonObject] = {}
             for items, found in ((had[category], before), (has[category], after)):
                 for number, item in enumerate(items):
-                    found[self._key(category, item)] = item
-                    if number % _SLICE == 0:
+                    if item is not None:
+                        found[self._key(category, item)] = item
+                    if item is None or number % _SLICE == 0:
                         yield None
             if category == "bindings":  # a draft has none but those that come
                 after = before | after
@@ -86,7 +87,11 @@ class Comparison:
 
     def _compare(self, category: str, before: dict[Key, JsonObject], after: dict[Key, JsonObject]) -> Iterator[None]:
         listed = self._definitions.get(category) or []
-        places = {self._key(category, item): number for number, item in enumerate(listed)}
+        places: dict[Key, int] = {}
+        for number, item in enumerate(listed):
+            places[self._key(category, item)] = number
+            if number % _SLICE == 0:
+                yield None
         for number, (key, item) in enumerate(after.items()):
             if key not in before:
                 self._add(ADD, category, key, places.get(key), None, item)

@@ -7,8 +7,8 @@ new password there) and queue arguments of its own plugins.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeVar
 
 from amqp_broker.auth import passwords
 from amqp_broker.management.definitions.arguments import describe_arguments
@@ -25,13 +25,18 @@ OPERATOR_POLICY: Final = "operator_policy"
 LIMITS_PARAMETER: Final = "vhost-limits"
 
 Definitions = JsonObject
-Items = Iterator[JsonObject]
+#: Items of a category; None: nothing to describe among those that were just looked at.
+Items = Iterator[JsonObject | None]
+Record = TypeVar("Record")
+#: So many records are looked at before one says so.
+_LOOK: Final = 32
 
 
 def export(metadata: Metadata, vhost: str | None = None) -> Definitions:
     """All definitions, or those inside of one vhost (which then is not named in them), as a JSON object."""
     about, categories = export_items(metadata, vhost)
-    return about | {category: list(items) for category, items in categories.items()}
+    described = {category: [item for item in items if item is not None] for category, items in categories.items()}
+    return about | described
 
 
 def export_items(metadata: Metadata, vhost: str | None = None) -> tuple[Definitions, dict[str, Items]]:
@@ -50,9 +55,21 @@ def export_items(metadata: Metadata, vhost: str | None = None) -> tuple[Definiti
     return about, _shared(metadata) | inside
 
 
-def _without_vhost(item: JsonObject) -> JsonObject:
-    del item["vhost"]
+def _without_vhost(item: JsonObject | None) -> JsonObject | None:
+    if item is not None:
+        del item["vhost"]
     return item
+
+
+def _described(
+    records: Iterable[Record], describe: Callable[[Record], JsonObject], is_meant: Callable[[Record], bool]
+) -> Items:
+    """Those that are meant."""
+    for number, each in enumerate(records):
+        if is_meant(each):
+            yield describe(each)
+        elif number % _LOOK == 0:
+            yield None
 
 
 def _inside(metadata: Metadata, vhosts: list[VHost]) -> dict[str, Items]:
@@ -63,8 +80,10 @@ def _inside(metadata: Metadata, vhosts: list[VHost]) -> dict[str, Items]:
     return {
         "parameters": iter([item for found in vhosts for item in _parameters(metadata, found)]),
         "policies": map(_policy, [item for name in names for item in metadata.policies(name)]),
-        "queues": (_queue(item) for _, _, each, _ in held for item in each if item.durable and not item.part_of),
-        "exchanges": (_exchange(item) for _, each, _, _ in held for item in each if _is_own(item)),
+        "queues": _described(
+            (item for _, _, each, _ in held for item in each), _queue, lambda item: item.durable and not item.part_of
+        ),
+        "exchanges": _described((item for _, each, _, _ in held for item in each), _exchange, _is_own),
         "bindings": (item for each in held for item in _bindings(*each)),
     }
 
@@ -165,11 +184,23 @@ def _bindings(
     vhost: str, exchanges: list[ExchangeRecord], queues: list[QueueRecord], bindings: list[BindingRecord]
 ) -> Items:
     """Those between durable ends: in a cluster the metadata know the others too, which whoever needs them declares."""
-    sources = {each.name for each in exchanges if each.durable}
-    ends = {EXCHANGE: sources, QUEUE: {each.name for each in queues if each.durable}}
-    for each in bindings:
-        if each.source in sources and each.destination in ends[each.destination_kind]:
-            yield _binding(vhost, each)
+    ends: dict[str, set[str]] = {EXCHANGE: set(), QUEUE: set()}
+    records: tuple[tuple[str, list[ExchangeRecord] | list[QueueRecord]], ...] = (EXCHANGE, exchanges), (QUEUE, queues)
+    for kind, found in records:
+        for start in range(0, len(found), _LOOK):
+            ends[kind].update([each.name for each in found[start : start + _LOOK] if each.durable])
+            yield None
+    sources = ends[EXCHANGE]
+    yield from _described(
+        bindings,
+        lambda each: _binding(vhost, each),
+        lambda each: each.source in sources and each.destination in ends[each.destination_kind],
+    )
+    for names in ends.values():  # to forget very many at once takes long, too
+        while names:
+            for _ in range(min(_LOOK, len(names))):
+                names.pop()
+            yield None
 
 
 def _exchange(exchange: ExchangeRecord) -> JsonObject:

@@ -29,7 +29,7 @@ Cursor = tuple[JsonValue, ...]
 #: The things behind a cursor, each with its own.
 Things = Iterator[tuple[Cursor, Thing] | None]
 #: So many are looked at in one slice, if none of them is shown.
-LOOK = 64
+LOOK = 32
 #: So many things of one are shown with it.
 DETAILS = 200
 

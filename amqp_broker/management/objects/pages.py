@@ -28,7 +28,8 @@ from amqp_broker.management.objects.sorted_copies import SortedCopies
 from amqp_broker.management.objects.unroutable import UnroutableMessages
 from amqp_broker.management.objects.vhosts import VHosts
 from amqp_broker.management.refused import not_found
-from amqp_broker.management.request import JsonText, Request, encode_value, list_of
+from amqp_broker.management.request import Request
+from amqp_broker.management.written_json import JsonText, encode_value, list_of
 from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.turn.task import Steps
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 #: So many rows has a page at most.
 MOST_ROWS = 500
+#: So many things are found in one slice: one may take several objects that the processor has long forgotten.
+_SLICE = 16
 
 
 def make_kinds(counts: NodeCounts, connections: Connections, channels: Channels) -> dict[str, AnyKind]:
@@ -237,6 +240,8 @@ def _collect(kind: AnyKind, scope: Scope, after: Cursor | None, limit: int) -> S
         things.append(found[1])
         if len(things) == limit:
             return things, found[0]
+        if len(things) % _SLICE == 0:
+            yield None
     return things, None
 
 

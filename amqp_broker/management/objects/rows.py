@@ -6,28 +6,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from amqp_broker.management.objects.kind import Kind
-from amqp_broker.management.request import JsonText, encode_value
+from amqp_broker.management.written_json import JsonText, encode_value
 from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.turn.task import Steps
 
 #: Whatever kind; who has things of one gives them to the same.
 AnyKind = Kind[Any, Any]  # each kind has things of its own class
 Columns = Mapping[str, Callable[[object], JsonValue]]
-#: So many rows are made in one slice.
-_SLICE = 2
 
 
 def make_rows(kind: AnyKind, things: list[object], columns: Columns) -> Steps:
-    """Its result: a row of each, None of one that has gone meanwhile."""
+    """Its result: a row of each, None of one that has gone meanwhile. A slice makes one: a queue's has many columns."""
     rows: list[JsonText | None] = []
-    for number, thing in enumerate(things):
+    for thing in things:
         if kind.is_there(thing):
             seen = kind.look(thing)
             rows.append(encode_value([column(seen) for column in columns.values()]))
         else:
             rows.append(None)
-        if number % _SLICE == 0:
-            yield None
+        yield None
     return rows
 
 
