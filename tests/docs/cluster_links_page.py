@@ -38,6 +38,10 @@ KINDS = {
     FrameKind.GUEST_REQUEST: "what a node asks of a group of queues in which it is not: "
     "`amqp_broker/queue_types/quorum/guest_frames.py`",
     FrameKind.GUEST_ANSWER: "what the member that leads says to it: what its commands have come to; in the same file",
+    FrameKind.STREAM_REQUEST: (
+        "chunks of a stream that the sender cannot read: `amqp_broker/queue_types/stream/page_frames.py`"
+    ),
+    FrameKind.STREAM_ANSWER: "a part of them, that these were all, or why there are none; in the same file",
 }
 
 

@@ -213,6 +213,9 @@ def test_a_range_is_had_again_in_a_moment() -> None:
 
 
 def test_frames_are_read_as_they_are_written() -> None:
+    asked = bytes.fromhex("0100000000000000050000000000000002000000000000000a0000000000000014000005dc")
+    assert encode_request(Request(5, 2, 10, 20, 1500)) == asked
+    assert encode_answer(Answer(5, AnswerKind.REFUSED, b"no")) == bytes.fromhex("010000000000000005036e6f")
     request = Request(1 << 63, 7, 10, 20, 1 << 20)
     assert decode_request(encode_request(request)) == request
     for kind in AnswerKind:
