@@ -3,6 +3,7 @@ from amqp_broker.links.tenants cimport Tenants
 from amqp_broker.turn.clock cimport TurnClock
 from queues.store cimport MessageStore
 from raft.host cimport RaftHost
+from storage.journal cimport Journal
 
 cdef class Replication:
     cdef object _config
@@ -34,6 +35,7 @@ cdef class Replication:
     cdef public object timings
     cdef double _frame_came_at
     cdef MessageStore _store
+    cdef Journal _journal
     cdef dict _said
     cdef public object metadata_group
     cdef public object machine

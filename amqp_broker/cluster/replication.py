@@ -110,6 +110,7 @@ class Replication:
         self._memory = host.memory
         self._raft_groups = host.groups
         self._store = store
+        self._journal = store.journal
         self._metadata = metadata
         self._projection = projection
         self._populate = populate
@@ -269,9 +270,14 @@ class Replication:
 
     def _started(self, result: object) -> None:
         """A command of this start was applied, so the metadata are whole: if they have no virtual host, there never was
-        one, and whoever leads makes it."""
+        one, and whoever leads makes it. A node alone is at its own level before anybody asks it for something."""
         if self._metadata.vhosts():
-            self.is_ready = True
+            spoken = self.acquaintances.levels.most
+            if self.is_alone and self.level < spoken:
+                self.propose(commands.raise_level(spoken))
+                self._begin(None)
+            else:
+                self.is_ready = True
             return
         if self.metadata_group.is_leader and not self._has_populated:
             self._has_populated = True
@@ -485,7 +491,7 @@ class Replication:
         self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync
         if not self.wants_sync and self.stream.unapplied and not self.is_alone:
             self.wants_sync = self.stream.waits_for_disk(self.synced_position)
-        self._groups.end_turn(self._store.journal.position)
+        self._groups.end_turn(self._journal.position)
         self.deadline = self._next_deadline()
 
     def take_peers(self) -> list[tuple[str, list[bytes]]]:

@@ -130,7 +130,7 @@ class StreamReads:
             stream = self.find(queue, source)
             if error is not None:
                 raise LeaseError(BUSY, f"nobody knows where the stream ends: {error}")
-        if stream is not None and not stream.log.compacted.is_enough:
+        if stream is not None and not stream.is_compacted_enough:
             raise LeaseError(BUSY, f"queue '{queue.name}' is compacted by this node, which has taken it from another "
                              "one: try again in a moment")  # fmt: skip
         if stream is not None and offset is not None:

@@ -108,8 +108,8 @@ class PolicyVerbs:
             last = names[-1]
 
     def _exchanges(self, vhost: str) -> Iterator[tuple[str, str]]:
-        there, last = self._broker.vhosts[vhost], None
-        while names := there.router.names.after(last, _SLICE):
+        exchanges, last = self._broker.vhosts[vhost].router.names, None
+        while names := exchanges.after(last, _SLICE):
             yield from ((name, EXCHANGES) for name in names)
             last = names[-1]
 

@@ -62,6 +62,11 @@ class Stream:
         self.claims: dict[str, int] = {}
 
     @property
+    def is_compacted_enough(self) -> bool:
+        """Whether nothing is read here that another node has compacted away."""
+        return self.log.compacted.is_enough
+
+    @property
     def first(self) -> int:
         """The oldest offset."""
         return self.log.first

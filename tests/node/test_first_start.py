@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 from amqp_broker.auth.passwords import hash_password, verify_password
+from amqp_broker.links.levels import LEVEL
 from amqp_broker.metadata import commands
+from amqp_broker.node import Node
 from tests.node.node_driver import NodeDriver, small_config
+from tests.simulation.simulated_disk import SimulatedDisk
 
 
 def test_a_restart_leaves_the_administrators_password_as_it_is() -> None:
@@ -31,6 +36,22 @@ def test_the_administrator_who_is_there_keeps_the_password_when_the_last_vhost_h
     assert list(driver.node.broker.vhosts) == ["/"]
     assert driver.node.broker.metadata.user("admin") == user
     assert driver.node.broker.metadata.permission("admin", "/") is not None
+
+
+def test_a_node_alone_is_at_its_own_level_when_it_gets_ready() -> None:
+    """Or a client that is quick is refused a stream."""
+    driver = NodeDriver(small_config(default_user="admin", default_password="first"))
+    node = Node(driver.config, SimulatedDisk(random.Random(1)), driver.now, random.Random(2).randbytes)
+    node.recover(driver.now)
+    while not node.is_ready:
+        for check in node.end_turn(driver.now).checks:
+            check.run()
+            node.checked(check, driver.now)
+        job = node.take_sync()
+        if job is not None:
+            job.run()
+            node.synced(job, driver.now)
+    assert node.replication.level == LEVEL
 
 
 def test_the_administrator_whose_password_was_just_hashed_comes_in_without_another_hash() -> None:

@@ -205,7 +205,7 @@ class GroupReader(StreamReader):
         """See StreamReader."""
         consumer = self.consumer
         stream = self.queue.stream()
-        if stream is None or not stream.log.compacted.is_enough or not self._reads(stream):
+        if stream is None or not stream.is_compacted_enough or not self._reads(stream):
             consumer.is_waiting = True
             return room
         while consumer.has_credit():

@@ -103,7 +103,7 @@ class StreamReader:
                 self.offset = 0  # what comes is published from now on
             consumer.is_waiting = True
             return room
-        is_unsound = self.queue.compactor is not None and not stream.log.compacted.is_enough
+        is_unsound = self.queue.compactor is not None and not stream.is_compacted_enough
         if is_unsound or (self.offset == _UNPLACED and not self._begin(stream, now)):
             consumer.is_waiting = True
             return room
