@@ -35,6 +35,7 @@ class GuestStreamWeather(StreamWeather, GuestWeather):
         self._send_away(reader)
 
     def _send_away(self, reader: Any) -> None:
+        reader.channel = None
         node, connection = reader.node, reader.connection
 
         def leave() -> None:
