@@ -116,7 +116,7 @@ class StreamQueue(LogQueue):
         if not self.is_prepared:
             self.is_prepared = True
             if self._machine.settings_of(self.queue_id) is None:
-                self.group.submit(self.open_command())
+                self.group.submit_opening(self.open_command())
 
     def stream(self) -> Stream | None:
         """What its log has made of it, as far as this node has applied it. Not to be kept: an install replaces it."""
