@@ -159,6 +159,12 @@ class Batch(NamedTuple):
     commands: list[Command]
 
 
+#: Octets of session, first and seen.
+_NUMBERS_BYTES = 24
+#: Kinds of what makes a queue or a stream, or gives it other settings.
+_OPENINGS = (_OPEN_QUEUE, _OPEN_RETRYING, stream_commands.OPEN_STREAM, cursor_commands.OPEN_CURSOR)
+
+
 # -- encoding ----------------------------------------------------------------------------------------------------------
 
 
@@ -369,6 +375,15 @@ def origin_of(batch: bytes) -> tuple[str, int]:
     reader = Reader(batch, "batch")
     reader.skip(_TIME_AT + _TIME.size)
     return reader.name(), reader.u64()
+
+
+def begins_with_opening(batch: bytes) -> bool:
+    """Whether the first command of a node's batch makes a queue or a stream. Raises Malformed."""
+    reader = Reader(batch, "batch")
+    reader.skip(_TIME_AT + _TIME.size)
+    reader.short()
+    reader.skip(_NUMBERS_BYTES)
+    return reader.count(_HEAD_BYTES) > 0 and reader.u8() in _OPENINGS
 
 
 def decode_batch(data: bytes, addresses: AddressBook) -> Batch:

@@ -142,6 +142,11 @@ class OwnStream:
             self._changes.append((self._applied + len(self._tokens) + 1, command))
         return self._submitted(before, token)
 
+    def begin_batch(self) -> None:
+        """What is submitted next is the first of a batch."""
+        if self._filling:
+            self._seal()
+
     def _open_batch(self) -> Buffer:
         """The batch that takes the next command."""
         buffer = self._buffer

@@ -34,11 +34,12 @@ class GuestWeather(Weather):
         self.wait_for(self._are_placed, "groups are on some of the nodes")
 
     def _are_placed(self) -> bool:
-        return all(group.guest is not None or not group.raft.is_outside for group in self._groups()) and any(
-            group.guest is not None and group.guest.leader is not None for group in self._groups()
+        return all(group.guest is not None or not group.raft.is_outside for group in self.groups()) and any(
+            group.guest is not None and group.guest.leader is not None for group in self.groups()
         )
 
-    def _groups(self) -> list[Any]:
+    def groups(self) -> list[Any]:
+        """Of queues, on all nodes that are up."""
         return [group for node in self.up() for group in node.node.groups.all.values()]
 
     def regroup(self) -> None:
@@ -52,6 +53,11 @@ class GuestWeather(Weather):
         fields: dict[str, object] = {"node": node}
         if names:
             fields |= {"vhost": "/", "queue": self.chance.choice(names)}
+
+        self.ask_members(asked, verb, fields)
+
+    def ask_members(self, asked: ClusterNode, verb: str, fields: dict[str, object]) -> None:
+        """Have a node ask for other members of groups. It may be refused."""
 
         def ask(now: int) -> None:
             broker = asked.node
@@ -68,4 +74,4 @@ class GuestWeather(Weather):
 
     def _dismiss(self) -> None:
         super()._dismiss()
-        self.counts["guests"] += sum(group.guest is not None for group in self._groups())
+        self.counts["guests"] += sum(group.guest is not None for group in self.groups())

@@ -123,6 +123,8 @@ class Driver:
             if not answer.is_ok:
                 return False
         answer = yield self._ask("stream.offsets", stream=SOURCE, group=GROUP)
+        if not answer.is_ok:
+            return False  # there is no copy here
         start = answer.fields["position"] or 0
         while True:
             most = start + chance.choice([1, 7, 60])

@@ -57,6 +57,12 @@ class StreamClient(Application):
         """The stream that it has to do with next."""
         return self.world.chance.choice(self.streams.stream_kinds)
 
+    def _on_event(self, channel: AppChannel, event: Event) -> None:
+        if isinstance(event.method, methods.BasicCancel):
+            self.streams.reader_cancelled(self)
+        else:
+            super()._on_event(channel, event)
+
     def lost(self) -> None:
         """See Application."""
         super().lost()

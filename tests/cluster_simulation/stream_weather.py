@@ -27,6 +27,7 @@ from tests.cluster_simulation.relay import COPY, NoJudge, Relay
 from tests.cluster_simulation.stream_clients import KEYED, StreamClient, StreamConsumer, StreamPublisher, all_done
 from tests.cluster_simulation.stream_model import StreamKind, StreamModel
 from tests.cluster_simulation.weather import Weather
+from tests.simulation.state import Violation
 
 _PARTITIONS = 3
 _Client = StreamPublisher | StreamConsumer | GroupMember | CursorConsumer
@@ -146,6 +147,10 @@ class StreamWeather(Weather):
         client.bind(channel, self.keyed, KEYED)
         self.wait_for(lambda: not channel.questions, "the streams are declared")
         self.leave(client)
+
+    def reader_cancelled(self, reader: Application) -> None:
+        """basic.cancel from the broker."""
+        raise Violation(f"{reader.name} was cancelled, and its queue is there")
 
     def answered(self, application: Application, question: Question, method: Any) -> None:
         """See ClusterWorld."""

@@ -22,6 +22,26 @@ def test_no_seed_finds_a_violation_and_there_are_guests() -> None:
         assert counts[what] > 0, what
 
 
+@pytest.mark.parametrize(
+    ("weather", "happens"),
+    [
+        ("leases-guests", ("guests", "lease.claim ok", "lease.ack ok", "committed", "groups released")),
+        ("streams-guests", ("confirmed", "read", "read in groups", "readers sent away", "cursor acks", "copied")),
+    ],
+)
+def test_leases_streams_and_queues_over_streams_are_used_at_guests(weather: str, happens: tuple[str, ...]) -> None:
+    counts: Counter[str] = Counter()
+    assert not failures_of(weather, range(1, 3), 3, SECONDS, counts), _REPLAY.replace("guests", weather)
+    for what in happens:
+        assert counts[what] > 0, what
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("weather", ["leases-guests", "streams-guests"])
+def test_no_seed_of_many_with_leases_and_streams(weather: str) -> None:
+    assert not failures_of(weather, range(1, MANY_SEEDS // 3 + 1), 3, 2 * SECONDS), _REPLAY.replace("guests", weather)
+
+
 @pytest.mark.long
 def test_no_seed_of_many_finds_a_violation() -> None:
     counts: Counter[str] = Counter()

@@ -7,6 +7,7 @@ from typing import Any
 
 import amqp_broker  # noqa: F401 - decides whether modules run compiled
 from tests.cluster_simulation.compaction_weather import CompactionWeather
+from tests.cluster_simulation.guest_stream_weather import GuestStreamWeather
 from tests.cluster_simulation.guest_weather import GuestWeather
 from tests.cluster_simulation.lease_weather import LeaseWeather
 from tests.cluster_simulation.stream_weather import StreamWeather
@@ -119,7 +120,7 @@ _PLAIN: dict[str, type[Weather]] = {
 _OF_GUESTS: dict[str, type[Weather]] = {
     "guests": GuestWeather,
     "leases-guests": type("GuestWeatherWithLeases", (LeaseWeather, GuestWeather), {}),
-    "streams-guests": type("GuestWeatherWithStreams", (StreamWeather, GuestWeather), {}),
+    "streams-guests": GuestStreamWeather,
 }
 #: The same with streaming jobs, which take messages on lease and publish in transactions.
 _WITH_LEASES: dict[str, type[Weather]] = {

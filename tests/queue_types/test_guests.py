@@ -14,6 +14,7 @@ from amqp_broker.protocol.properties import encode_properties
 from amqp_broker.queue_types.quorum.guest_counts import COUNT_MS
 from amqp_broker.queue_types.quorum.guest_frames import GOES_ON, Effects, decode_answer
 from queues.background import SLICE
+from queues.quorum.commands import How, Settle
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import consume, declare, frame_octets
 from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
@@ -332,32 +333,52 @@ OPENED = {
 }
 
 
-@pytest.mark.parametrize("declared", OPENED)
-def test_what_a_guest_sets_back_that_knows_less_the_leader_sets_right(cluster: NodeCluster, declared: str) -> None:
-    """Also if it has lost the guest meanwhile."""
+def stale_opening(cluster: NodeCluster, declared: str) -> tuple[Any, Any, Any]:
+    """Of a guest that knows less of the queue `w`: what makes it; the machine of the leader; and what is wanted."""
     declares, other = OPENED[declared]
-    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    leader = cluster.leader(GROUP)
     client = cluster.nodes[leader].client(1)
     for each in declares:
         answer(cluster, client, each)
     cluster.run(200)
     machine = group(cluster.nodes[leader]).machine
-    queue = cluster.nodes[guest].queue("w")
+    queue = cluster.nodes[guest_of(cluster)].queue("w")
     wanted = machine.settings_of(queue.queue_id)
     assert wanted == queue.wanted
-    stale = queue.open_command()._replace(settings=replace(wanted, **other))
-    group(cluster.nodes[guest]).submit(stale)
+    return queue.open_command()._replace(settings=replace(wanted, **other)), machine, wanted
+
+
+def settings_while(cluster: NodeCluster, machine: Any, queue_id: int) -> list[Any]:
+    """What is in force at the leader, step by step."""
     seen = []
-    for _ in range(2):
-        cluster.step()
-        cluster.cut(guest, leader)
-        seen.append(machine.settings_of(queue.queue_id))
     for _ in range(20):
         cluster.step()
-        seen.append(machine.settings_of(queue.queue_id))
-    assert stale.settings in seen
+        seen.append(machine.settings_of(queue_id))
+    return seen
+
+
+@pytest.mark.parametrize("declared", OPENED)
+def test_a_guest_that_knows_less_changes_nothing(cluster: NodeCluster, declared: str) -> None:
+    stale, machine, wanted = stale_opening(cluster, declared)
+    of_guest = group(cluster.nodes[guest_of(cluster)])
+    of_guest.submit(Settle(1, How.ACK, ((1, 1),)))  # something before it in the turn
+    of_guest.submit_opening(stale)
+    assert set(map(repr, settings_while(cluster, machine, stale.queue_id))) == {repr(wanted)}
+    assert not of_guest.stream.unapplied
+
+
+@pytest.mark.parametrize("declared", OPENED)
+def test_what_is_set_back_all_the_same_the_leader_sets_right(cluster: NodeCluster, declared: str) -> None:
+    """Also if it has lost the guest meanwhile."""
+    stale, machine, wanted = stale_opening(cluster, declared)
+    guest = guest_of(cluster)
+    group(cluster.nodes[guest]).submit(Settle(1, How.ACK, ((1, 1),)))
+    group(cluster.nodes[guest]).submit(stale)
+    cluster.step()
+    cluster.cut(guest, cluster.leader(GROUP))
+    assert stale.settings in settings_while(cluster, machine, stale.queue_id)
     cluster.run(100)
-    assert machine.settings_of(queue.queue_id) == wanted
+    assert machine.settings_of(stale.queue_id) == wanted
 
 
 def test_a_stream_that_was_deleted_before_it_was_opened_goes_again(cluster: NodeCluster) -> None:

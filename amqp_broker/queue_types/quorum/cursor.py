@@ -70,7 +70,7 @@ class QueueOverStream(QuorumQueue):
         receipt = JointReceipt()
         self._prepare_stream()
         self.is_prepared = True
-        self.group.submit(self.open_command(), receipt)
+        self.group.submit_opening(self.open_command(), receipt)
 
 
         def opened(refusals: list[Refusal]) -> None:

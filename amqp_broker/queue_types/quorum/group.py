@@ -42,6 +42,9 @@ from queues.quorum.commands import (
     NodeDown,
     Settle,
     Tick,
+    begins_with_opening,
+    decode_batch,
+    encode_batch,
     encode_leader_batch,
     origin_of,
 )
@@ -335,6 +338,14 @@ class QueueGroup(CommandSink):
         self._groups.touch(self.group_id)
         return self.stream.submit(command, receipt)
 
+    def submit_opening(self, command: Command, receipt: Receipt | None = None) -> None:
+        """A command that makes a queue. That of a guest begins a batch: the leader, which may know more of what is
+        wanted, looks there (`_as_wanted`)."""
+        if self.guest is not None:
+            self.flush()
+            self.stream.begin_batch()
+        self.submit(command, receipt)
+
     def touch(self) -> None:
         """See CommandSink."""
         self._groups.touch(self.group_id)
@@ -373,9 +384,20 @@ class QueueGroup(CommandSink):
             origin, _ = origin_of(payload)
             if origin != node:
                 raise PeerProtocolError(f"{node} sends a batch of '{origin}' for queue group {self.group_id}")
+            if self._serving and node in self._serving and begins_with_opening(payload):
+                payload = self._as_wanted(payload)
             self.machine.propose(self.raft, payload, now)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
+
+    def _as_wanted(self, payload: bytes) -> bytes:
+        """A batch of a guest that begins with making a queue: a guest does not see what is there, and may be behind
+        with the metadata. It is made, or stays, as this node knows it to be wanted."""
+        batch = decode_batch(payload, self.machine.pager.addresses)
+        queue = self.queues.get(batch.commands[0].queue_id)  # type: ignore[union-attr]  # what makes a queue has one
+        if queue is not None:
+            batch.commands[0] = queue.open_command()
+        return encode_batch(batch)
 
     # -- members and guests --------------------------------------------------------------------------------------------
 

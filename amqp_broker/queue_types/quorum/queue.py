@@ -88,7 +88,7 @@ class QuorumQueue(QueueProxy):
         """The first command of this node: it comes behind one that makes the queue, should nobody have made it yet."""
         self.is_prepared = True
         if self._machine.settings_of(self.queue_id) is None:
-            self.group.submit(self.open_command())
+            self.group.submit_opening(self.open_command())
 
     def open_command(self) -> OpenQueue | OpenCursor:
         """See GroupQueue."""

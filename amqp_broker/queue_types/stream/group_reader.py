@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.reader import MADE, StreamReader
+from amqp_broker.queue_types.stream.wish import not_here
 from queues.message import Delivery, Message
 from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition
@@ -143,6 +144,9 @@ class GroupReader(StreamReader):
             return precondition_failed(
                 f"stream '{self.queue.name}' has {MOST_GROUPS} groups already: forget one before '{self.name}' begins"
             )
+        nodes = self.queue.elsewhere()
+        if nodes:  # this node has left the stream's group meanwhile
+            return not_here(f"queue '{self.queue.name}' in vhost '{self.queue.declaration.vhost}'", nodes)
         return precondition_failed(f"group '{self.name}' of stream '{self.queue.name}': the stream is gone")
 
     def _reads(self, stream: Stream) -> bool:

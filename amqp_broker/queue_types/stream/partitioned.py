@@ -16,8 +16,7 @@ from amqp_broker.queue_types.stream.group_reader import GroupDelivery
 from amqp_broker.queue_types.stream.log_queue import LogQueue
 from amqp_broker.queue_types.stream.partition_writer import PartitionWriter
 from amqp_broker.queue_types.stream.partitioned_reader import PartitionedReader
-from amqp_broker.queue_types.stream.queue import not_here
-from amqp_broker.queue_types.stream.wish import GROUP, Wish
+from amqp_broker.queue_types.stream.wish import GROUP, Wish, not_here
 from queues.arguments import ArgumentError, QueueArguments
 from queues.message import Delivery, Message
 from queues.queue import Done

@@ -27,6 +27,7 @@ from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.group_reader import GroupReader
 from amqp_broker.queue_types.stream.offsets import FIRST
 from amqp_broker.queue_types.stream.reader import StreamReader
+from amqp_broker.queue_types.stream.wish import not_here
 from queues.consumer import Consumer
 from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinPartitions, LeavePartitions, OpenGroup
@@ -140,6 +141,9 @@ class PartitionedReader:
                 f"a partition of stream '{stream}' has {MOST_GROUPS} groups already: forget one before '{self.name}' "
                 "begins"
             )
+        nodes = self.queue.elsewhere()
+        if nodes:  # this node has left the group of a partition meanwhile
+            return not_here(f"queue '{stream}' in vhost '{self.queue.declaration.vhost}'", nodes)
         return precondition_failed(f"group '{self.name}' of stream '{stream}': the stream, or the group, is gone")
 
     def end(self, gives_back: bool) -> None:

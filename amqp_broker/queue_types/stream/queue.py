@@ -29,7 +29,7 @@ from amqp_broker.queue_types.stream.operations import StreamOperations
 from amqp_broker.queue_types.stream.packer import Packer
 from amqp_broker.queue_types.stream.peeking import peek_stream
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
-from amqp_broker.queue_types.stream.wish import Wish
+from amqp_broker.queue_types.stream.wish import Wish, not_here
 from queues.arguments import ArgumentError
 from queues.message import Delivery, Message
 from queues.peeking import PeekSteps, PeekWish
@@ -53,14 +53,6 @@ if TYPE_CHECKING:
     from queues.quorum.queue import QueueStatistics
 
 log = logging.getLogger("amqp_broker")
-
-
-def not_here(title: str, nodes: Sequence[str]) -> AmqpException:
-    """What a consumer is told on a node that has nothing to read: RabbitMQ's text, and where there is something."""
-    return precondition_failed(
-        f"{title} does not have a running replica on the local node: consume at one of {', '.join(nodes)}, or have "
-        f"this node be one (`amqp-broker queue grow`)"
-    )
 
 
 class StreamQueue(LogQueue):
@@ -128,7 +120,7 @@ class StreamQueue(LogQueue):
         if not self.is_prepared:
             self.is_prepared = True
             if self._machine.settings_of(self.queue_id) is None:
-                self.group.submit(self.open_command())
+                self.group.submit_opening(self.open_command())
 
     def stream(self) -> Stream | None:
         """What its log has made of it, as far as this node has applied it. Not to be kept: an install replaces it."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from amqp_broker.errors import ConnectionException, precondition_failed
+from amqp_broker.errors import AmqpException, ConnectionException, precondition_failed
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME
 from amqp_broker.queue_types.stream.filters import ReaderFilter, parse_filter
@@ -54,3 +55,11 @@ def _name(value: object) -> str:
     if isinstance(value, str) and value and len(value.encode("utf-8", "surrogateescape")) <= _MOST_NAME_BYTES:
         return value
     raise precondition_failed(f"{GROUP} is a name of up to {_MOST_NAME_BYTES} octets, not {value!r}")
+
+
+def not_here(title: str, nodes: Sequence[str]) -> AmqpException:
+    """What a consumer is told on a node that has nothing to read: RabbitMQ's text, and where there is something."""
+    return precondition_failed(
+        f"{title} does not have a running replica on the local node: consume at one of {', '.join(nodes)}, or have "
+        f"this node be one (`amqp-broker queue grow`)"
+    )
