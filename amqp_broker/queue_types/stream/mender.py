@@ -57,17 +57,17 @@ class Mender:
         self._background = background
         self._timers = timers
         self._clock = clock
-        self._waiting: list[Callable[[bool], None]] = []
+        self._waiting: list[tuple[Part | None, Callable[[bool], None]]] = []
         self._mended: dict[int, int] = {}
         self.is_busy = False
 
     def mend(self, stream: Stream, error: Exception, then: Callable[[bool], None]) -> bool:
-        """The page that was found damaged last is mended; `then` hears whether it is whole. False: there is nobody to
-        have it from."""
-        if self.is_busy:
-            self._waiting.append(then)
-            return True
+        """The page that was found damaged last is mended; `then` hears whether to go on. False: there is nobody to have
+        it from."""
         part, now = stream.log.damaged, self._clock.now
+        if self.is_busy:
+            self._waiting.append((part, then))
+            return True
         nodes = self._others()
         self._mended = {first: at for first, at in self._mended.items() if now - at < _AGAIN_MS}
         if part is None or not nodes or part.page.first in self._mended:
@@ -76,10 +76,10 @@ class Mender:
         log.error("queue '%s': its page of offsets %d to %d cannot be read, and is asked of %s: %s",
                   self._queue.name, page.first, page.last, ", ".join(nodes), where_of(error))  # fmt: skip
         self._mended[page.first] = now
-        self._waiting.append(then)
+        self._waiting.append((part, then))
         self.is_busy = True
         task = Task(self._background, self._steps(stream, part, nodes))
-        task.when_done(lambda is_whole: self._ended(is_whole is True))
+        task.when_done(lambda is_whole: self._ended(part, is_whole is True))
         return True
 
     def _others(self) -> list[str]:
@@ -88,11 +88,11 @@ class Mender:
         leader = group.leader
         return sorted(group.wanted_members(), key=lambda name: (name != leader, name))
 
-    def _ended(self, is_whole: bool) -> None:
+    def _ended(self, mended: Part, is_whole: bool) -> None:
         self.is_busy = False
         waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then(is_whole)
+        for part, then in waiting:
+            then(is_whole or part is not mended)  # who has met another page comes to it again
 
     def _steps(self, stream: Stream, part: Part, nodes: list[str]) -> Steps:
         queue, page = self._queue, part.page

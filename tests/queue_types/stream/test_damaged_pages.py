@@ -140,6 +140,22 @@ def test_readers_that_wait_are_served_by_whoever_has_it(caplog: pytest.LogCaptur
     assert f"with what {other} has" in caplog.text
 
 
+def test_who_meets_another_page_meanwhile_is_served_though_the_first_one_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = a_cluster()
+    for name in cluster.names:
+        damage(cluster, name)
+    damage(cluster, "n2", 90)
+    lost = reading(cluster, "n2", 0)
+    other = cluster.nodes["n2"].client(1, capabilities=("consumer_cancel_notify",))
+    other.send(1, qos(1000), consume(x_stream_offset=80))
+    cluster.run(1000)
+    assert found_by(lost)[1] == [*WELL, "basic.cancel"]
+    assert found_by(other)[0] == BODIES[80:]
+    assert "are whole again" in caplog.text
+
+
 def test_where_nobody_has_it_readers_are_told(caplog: pytest.LogCaptureFixture) -> None:
     cluster = a_cluster()
     for name in cluster.names:
