@@ -474,16 +474,21 @@ class StreamLog:
         place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
         return self._parts[max(place - most, 0) : place + 1 + most]
 
-    def put(self, part: Part, location: PageLocation) -> bool:
-        """A page has this place from now on, where it lies on the disk, packed or as it is. False: the page is not
-        there any more."""
+    def put(self, part: Part, location: PageLocation, first: int = -1, time: int = 0, taken: int = 0) -> bool:
+        """A page has this place from now on, where it lies on the disk, packed or as it is. With an offset, a time and
+        a number of octets the oldest page begins there, with so many: what is before that is gone. False: the page is
+        not there any more."""
         place = bisect_right(self._parts, part.page.first, key=_first_of) - 1
         if place < 0 or self._parts[place] is not part:
             return False
-        page = Page(None, part.page.count, part.page.first, part.page.last, 0)
+        if first <= part.page.first:
+            first, time, taken = part.page.first, part.time, part.taken
+        elif place or first > self.first:
+            return False
+        page = Page(None, part.page.last + 1 - first, first, part.page.last, 0)
         page.location = location
-        new = Part(part.time, page)
-        new.taken, new.before = part.taken, part.before
+        new = Part(time, page)
+        new.taken, new.before = taken, part.before + part.taken - taken
         begin = place * _NAME.size
         if begin < len(self.names):
             page.is_named = True

@@ -224,6 +224,7 @@ class StreamWeather(Weather):
         for kind in self.stream_kinds:
             self._compare(kind)
         self.relay.check()
+        self.before_the_last_readers()
         readers = [
             (kind, StreamConsumer(f"last reader of {kind.name} on {node.name}", self, node))
             for node in self.serving()
@@ -249,6 +250,9 @@ class StreamWeather(Weather):
             self.leave(reader)
         self._read_the_rest()
         self.counts.update(self.stream_model.counts)
+
+    def before_the_last_readers(self) -> None:
+        """It is calm, and all members have the same."""
 
     def _read_the_rest(self) -> None:
         """Each group goes on to the end: then everything was acknowledged by somebody, in every partition."""

@@ -21,11 +21,11 @@ SECONDS = 0.5
 _REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --seconds S --weather streams --trace"
 
 
-def failures_of(seeds: range, seconds: float, counts: Counter[str]) -> list[str]:
+def failures_of(seeds: range, seconds: float, counts: Counter[str], weather: str = "streams") -> list[str]:
     """What goes wrong in some seeds; what they see is counted."""
     failures = []
     for seed in seeds:
-        world = KINDS["streams"](seed, 3)
+        world = KINDS[weather](seed, 3)
         try:
             world.run(seconds)
         except Violation as error:
@@ -52,6 +52,12 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     assert counts["positions stored"] > 300
     assert counts["placed chunks applied"] > 2_000
     assert counts["entries put together"] > 100
+
+
+def test_who_reads_pages_that_rot_gets_what_is_there() -> None:
+    counts: Counter[str] = Counter()
+    assert not failures_of(range(1, 5), SECONDS / 2, counts, "rot"), _REPLAY.replace("streams", "rot")
+    assert counts["damaged"] >= counts["damaged when read"] > 10
 
 
 def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:

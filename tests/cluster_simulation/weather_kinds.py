@@ -10,6 +10,7 @@ from tests.cluster_simulation.compaction_weather import CompactionWeather
 from tests.cluster_simulation.guest_stream_weather import GuestStreamWeather
 from tests.cluster_simulation.guest_weather import GuestWeather
 from tests.cluster_simulation.lease_weather import LeaseWeather
+from tests.cluster_simulation.rotten_weather import RottenWeather
 from tests.cluster_simulation.stream_weather import StreamWeather
 from tests.cluster_simulation.weather import Weather
 
@@ -148,7 +149,13 @@ def _one_of(kinds: dict[str, type[Weather]]) -> Callable[..., Weather]:
     return make
 
 
-#: "leases", "streams", "compaction": each seed has one of the kinds with them.
+#: The same with streams of which pages rot.
+_WITH_ROT: dict[str, type[Weather]] = {
+    f"rot-{name}": type(f"{kind.__name__}WithRot", (RottenWeather, kind), {}) for name, kind in _PLAIN.items()
+}
+
+
+#: "leases", "streams", "compaction", "rot": each seed has one of the kinds with them.
 KINDS: dict[str, Callable[..., Weather]] = {
     **_PLAIN,
     **_OF_GUESTS,
@@ -158,4 +165,6 @@ KINDS: dict[str, Callable[..., Weather]] = {
     **_WITH_STREAMS,
     "compaction": _one_of(_WITH_COMPACTION),
     **_WITH_COMPACTION,
+    "rot": _one_of(_WITH_ROT),
+    **_WITH_ROT,
 }

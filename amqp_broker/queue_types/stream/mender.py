@@ -5,7 +5,8 @@
     there -> whoever has waited goes on
 
 Invariants:
-1. What is taken has all offsets of the page, and as many octets as it had: nothing else that is kept of it changes.
+1. What is taken has all offsets of the page, and as many octets as it had: nothing else that is kept of it changes. Of
+   the oldest page, a part of which retention has taken, other members may have the rest alone: then that is the page.
 2. A page is mended while no pass writes the pages of its stream anew, and none begins meanwhile.
 3. What was mended and cannot be read again at once is not mended again: the disk is what has to be.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.queue_types.stream.page_exchange import where_of
 from amqp_broker.queue_types.stream.page_frames import Request
@@ -23,7 +24,7 @@ from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps, Task
 from queues.quorum.reader import Malformed
-from queues.stream.log import HEAD_BYTES, Part, Stored, split_page
+from queues.stream.log import HEAD_BYTES, Part, split_page
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.page_exchange import PageExchange
@@ -37,6 +38,8 @@ log = logging.getLogger("amqp_broker")
 
 #: A pass that is under way is looked at so often, milliseconds.
 _LOOK_MS = 20
+#: All are asked so often while retention takes what was asked for.
+_ROUNDS = 5
 #: A page that has to be mended again sooner is not, milliseconds.
 _AGAIN_MS = 60_000
 #: What heads of chunks may add to a page at most, octets: other nodes may have its chunks one by one.
@@ -54,17 +57,17 @@ class Mender:
         self._background = background
         self._timers = timers
         self._clock = clock
-        self._waiting: list[Callable[[bool], None]] = []
+        self._waiting: list[tuple[Part | None, Callable[[bool], None]]] = []
         self._mended: dict[int, int] = {}
         self.is_busy = False
 
     def mend(self, stream: Stream, error: Exception, then: Callable[[bool], None]) -> bool:
-        """The page that was found damaged last is mended; `then` hears whether it is whole. False: there is nobody to
-        have it from."""
-        if self.is_busy:
-            self._waiting.append(then)
-            return True
+        """The page that was found damaged last is mended; `then` hears whether to go on. False: there is nobody to have
+        it from."""
         part, now = stream.log.damaged, self._clock.now
+        if self.is_busy:
+            self._waiting.append((part, then))
+            return True
         nodes = self._others()
         self._mended = {first: at for first, at in self._mended.items() if now - at < _AGAIN_MS}
         if part is None or not nodes or part.page.first in self._mended:
@@ -73,10 +76,10 @@ class Mender:
         log.error("queue '%s': its page of offsets %d to %d cannot be read, and is asked of %s: %s",
                   self._queue.name, page.first, page.last, ", ".join(nodes), where_of(error))  # fmt: skip
         self._mended[page.first] = now
-        self._waiting.append(then)
+        self._waiting.append((part, then))
         self.is_busy = True
         task = Task(self._background, self._steps(stream, part, nodes))
-        task.when_done(lambda is_whole: self._ended(is_whole is True))
+        task.when_done(lambda is_whole: self._ended(part, is_whole is True))
         return True
 
     def _others(self) -> list[str]:
@@ -85,41 +88,61 @@ class Mender:
         leader = group.leader
         return sorted(group.wanted_members(), key=lambda name: (name != leader, name))
 
-    def _ended(self, is_whole: bool) -> None:
+    def _ended(self, mended: Part, is_whole: bool) -> None:
         self.is_busy = False
         waiting, self._waiting = self._waiting, []
-        for then in waiting:
-            then(is_whole)
+        for part, then in waiting:
+            then(is_whole or part is not mended)  # who has met another page comes to it again
 
     def _steps(self, stream: Stream, part: Part, nodes: list[str]) -> Steps:
         queue, page = self._queue, part.page
         while queue.is_rewritten:
-            pause: Completion[None] = Completion()
-            self._timers.at(self._clock.now + _LOOK_MS, lambda now, pause=pause: pause.complete(None))  # type: ignore[misc]
-            yield pause
-        for node in nodes:
-            number, most = queue.group.draw_number(), part.taken + _MORE_BYTES
-            request = Request(number, queue.queue_id, page.first, page.last + 1, most)
-            fetched = yield self._exchange.fetch(node, request)
+            yield self._pause()
+        for _ in range(_ROUNDS):
+            first = max(page.first, stream.first)
+            for node in nodes:
+                found = yield from self._ask(stream, part, node, first)
+                if not self._is_live(stream):
+                    return False
+                if found is not None:
+                    is_whole = yield from self._put(stream, part, found)
+                    if is_whole:
+                        log.warning("queue '%s': offsets %d to %d are whole again, with what %s has: look after the "
+                                    "disk of this node", queue.name, first, page.last, node)  # fmt: skip
+                    return is_whole
+            yield self._pause()  # retention may be at work, and not as far here as there
             if not self._is_live(stream):
                 return False
-            octets, why = fetched.octets, fetched.why
-            if octets is not None:
-                octets, why = as_page(octets, part, bool(stream.settings.key))
-            if octets is None:
-                log.warning("queue '%s': offsets %d to %d cannot be had from %s: %s",
-                            queue.name, page.first, page.last, node, why)  # fmt: skip
-                continue
-            is_whole = yield from self._put(stream, part, octets)
-            if is_whole:
-                log.warning("queue '%s': offsets %d to %d are whole again, with what %s has: look after the disk of "
-                            "this node", queue.name, page.first, page.last, node)  # fmt: skip
-            return is_whole
+            if page.location is None:
+                return True  # it has taken the page: whoever waits goes on behind it
+            if first == max(page.first, stream.first):
+                return False
         return False
 
-    def _put(self, stream: Stream, part: Part, octets: bytes) -> Steps:
+    def _pause(self) -> Completion[None]:
+        pause: Completion[None] = Completion()
+        self._timers.at(self._clock.now + _LOOK_MS, lambda now: pause.complete(None))
+        return pause
+
+    def _ask(self, stream: Stream, part: Part, node: str, first: int) -> Steps:
+        """Returns the page from this offset on, or None."""
+        queue, page = self._queue, part.page
+        request = Request(
+            queue.group.draw_number(), queue.queue_id, first, page.last + 1, part.taken + _MORE_BYTES
+        )
+        fetched = yield self._exchange.fetch(node, request)
+        octets, why = fetched.octets, fetched.why
+        if octets is not None:
+            found, why = as_page(octets, part, first, bool(stream.settings.key))
+            if found is not None:
+                return found
+        log.warning("queue '%s': offsets %d to %d cannot be had from %s: %s",
+                    queue.name, first, page.last, node, why)  # fmt: skip
+        return None
+
+    def _put(self, stream: Stream, part: Part, found: Found) -> Steps:
         try:
-            return (yield from self._write(stream, part, octets))
+            return (yield from self._write(stream, part, found))
         except OSError as error:
             if error.errno not in FULL:
                 raise
@@ -127,13 +150,13 @@ class Mender:
                         self._queue.name, error)  # fmt: skip
             return False
 
-    def _write(self, stream: Stream, part: Part, octets: bytes) -> Steps:
+    def _write(self, stream: Stream, part: Part, found: Found) -> Steps:
         """Returns whether the log has it."""
         queue = self._queue
         queue_id, store = queue.queue_id, queue.group.pager.page_store
         is_taken = False
         segment = store.begin_segment(queue_id)
-        location, pending = store.write_beside(queue_id, segment, octets)
+        location, pending = store.write_beside(queue_id, segment, found.octets)
         try:
             yield AwaitedRead(pending, self._timers, self._clock)
             if self._is_live(stream):
@@ -142,7 +165,7 @@ class Mender:
                 yield AwaitedRead(pending, self._timers, self._clock)
             if self._is_live(stream):
                 pending.result()
-                is_taken = stream.log.put(part, location)
+                is_taken = stream.log.put(part, location, found.first, found.time, len(found.octets))
                 # Where retention has taken it, whoever waits finds out.
                 return True
         finally:
@@ -154,30 +177,35 @@ class Mender:
         return not self._queue.is_deleted and self._queue.stream() is stream
 
 
-def as_page(octets: bytes, part: Part, is_compacted: bool) -> tuple[bytes | None, str]:
-    """Stored chunks as the page has them, or None and why they are not its. is_compacted: some may be gone."""
+class Found(NamedTuple):
+    """A page as it is to be written: it begins with this offset and time."""
+
+    first: int
+    time: int
+    octets: bytes
+
+
+def as_page(octets: bytes, part: Part, first: int, is_compacted: bool) -> tuple[Found | None, str]:
+    """Stored chunks as the page has them, or None and why they are not its. first: what is before that is wanted no
+    more. is_compacted: some may be gone."""
     page = part.page
     try:
         found = list(split_page(octets, page.first, part.time, is_sound=False)) if octets else []
     except Malformed as error:
         return None, str(error)
-    offset = page.first
+    if not found or found[0].first < page.first or (found[0].first > first and not is_compacted):
+        return None, "it has other offsets there"
+    begin = offset = page.first if is_compacted and first == page.first else found[0].first
     for stored in found:
         if stored.first < offset or (stored.first > offset and not is_compacted):
-            break
+            return None, "it has other offsets there"
         offset = stored.next
-    else:
-        if found and (offset == page.last + 1 or (is_compacted and offset <= page.last)):
-            return _with_octets(octets, found, part)
-    return None, "it has other offsets there"
-
-
-def _with_octets(octets: bytes, found: list[Stored], part: Part) -> tuple[bytes | None, str]:
-    page = part.page
-    if len(found) == 1 and len(octets) == HEAD_BYTES + part.taken and (found[0].first, found[0].time) == (
-        page.first, part.time,
-    ):  # fmt: skip
+    if offset > page.last + 1 or (offset <= page.last and not is_compacted):
+        return None, "it has other offsets there"
+    if begin > page.first:  # the oldest page, of which a part is gone on the other node
+        return Found(begin, found[0].time, octets), ""
+    if len(found) == 1 and len(octets) == HEAD_BYTES + part.taken and found[0].time == part.time:
         octets = octets[HEAD_BYTES:]  # a chunk that is a page by itself
     if len(octets) != part.taken:
         return None, f"it has {len(octets)} octets there and not {part.taken}, as the stream is compacted otherwise"
-    return octets, ""
+    return Found(page.first, part.time, octets), ""

@@ -4,12 +4,13 @@ all the same, and it is whole again after that."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from amqp_broker.links.frame_kinds import FrameKind
-from amqp_broker.queue_types.stream.mender import as_page
+from amqp_broker.queue_types.stream.mender import Found, as_page
 from amqp_broker.queue_types.stream.page_exchange import PATIENCE_MS
 from amqp_broker.queue_types.stream.page_frames import (
     Answer,
@@ -21,7 +22,7 @@ from amqp_broker.queue_types.stream.page_frames import (
     encode_request,
 )
 from queues.quorum.reader import Malformed
-from queues.stream.commands import Compact
+from queues.stream.commands import Compact, Trim
 from queues.stream.log import tail_octets
 from storage.errors import CorruptRecord
 from storage.page_store import page_path
@@ -37,8 +38,8 @@ BODIES = [b"%03d" % number * 60 for number in range(120)]
 DAMAGED = 40
 
 
-def a_cluster(**arguments: object) -> NodeCluster:
-    """A stream of many pages, all of them but the newest on the disks alone."""
+def a_cluster(sealed: Sequence[int] = (), **arguments: object) -> NodeCluster:
+    """A stream of many pages, all of them but the newest on the disks alone. sealed: on n1 and n3 pages begin there."""
     cluster = NodeCluster(page_size_bytes=1500, stream_compression_ms=5000, stream_compaction_ms=5000)
     cluster.run_until_ready()
     cluster.run(1000)
@@ -51,6 +52,9 @@ def a_cluster(**arguments: object) -> NodeCluster:
         for body in BODIES[start : start + 3]:
             client.publish(1, "s", body)
         cluster.run(20)
+        if start + 3 in sealed:
+            log_of(cluster, "n1").seal()
+            log_of(cluster, "n3").seal()
     cluster.run(500)
     for name in cluster.names:
         log_of(cluster, name).seal()
@@ -136,6 +140,22 @@ def test_readers_that_wait_are_served_by_whoever_has_it(caplog: pytest.LogCaptur
     assert f"with what {other} has" in caplog.text
 
 
+def test_who_meets_another_page_meanwhile_is_served_though_the_first_one_is_lost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = a_cluster()
+    for name in cluster.names:
+        damage(cluster, name)
+    damage(cluster, "n2", 90)
+    lost = reading(cluster, "n2", 0)
+    other = cluster.nodes["n2"].client(1, capabilities=("consumer_cancel_notify",))
+    other.send(1, qos(1000), consume(x_stream_offset=80))
+    cluster.run(1000)
+    assert found_by(lost)[1] == [*WELL, "basic.cancel"]
+    assert found_by(other)[0] == BODIES[80:]
+    assert "are whole again" in caplog.text
+
+
 def test_where_nobody_has_it_readers_are_told(caplog: pytest.LogCaptureFixture) -> None:
     cluster = a_cluster()
     for name in cluster.names:
@@ -191,12 +211,38 @@ def test_what_comes_is_a_page_only_if_it_has_its_offsets_and_octets() -> None:
     chunks = [each._replace(chunk=each.chunk.apart()) for each in log.chunks(page.first)]
     stored = [each for each in chunks if each.first <= page.last]
     whole = tail_octets(stored)
-    assert as_page(whole, part, False) == (whole, "")
+    assert as_page(whole, part, page.first, False) == (Found(page.first, part.time, whole), "")
+    rest = tail_octets(stored[1:])
+    assert as_page(rest, part, stored[1].first + 1, False) == (Found(stored[1].first, stored[1].time, rest), "")
     later = tail_octets(chunks[len(stored) :][:1])
-    for octets in (b"", later, whole + later, whole[:-1], tail_octets([*stored, stored[0]])):
-        found, why = as_page(octets, part, False)
+    for octets in (b"", rest, later, whole + later, whole[:-1], tail_octets([*stored, stored[0]])):
+        found, why = as_page(octets, part, page.first, False)
         assert found is None
         assert why
+
+
+def test_the_oldest_page_is_mended_with_what_is_left_of_it_elsewhere() -> None:
+    sealed = (45, 48, 51)
+    cluster = a_cluster(sealed)
+    name = "n2"
+    log = log_of(cluster, name)
+    part, middle = next(
+        (part, offset) for part in log.parts() for offset in sealed if part.page.first < offset <= part.page.last
+    )
+    queue = queue_of(cluster, name)
+    queue.group.submit(Trim(queue.queue_id, middle))
+    cluster.run(500)
+    assert log.parts()[0] is part
+    assert log_of(cluster, "n1").parts()[0].page.first > part.page.first
+    damage(cluster, name, middle)
+    assert found_by(reading(cluster, name)) == (BODIES[middle:], WELL)
+    assert log.parts()[0].page.first == log_of(cluster, "n1").parts()[0].page.first
+    assert log.octets_from(middle) == sum(each.taken for each in log.parts()) + log.tail_bytes
+    queue.group.raft.take_checkpoint()
+    cluster.run(500)
+    cluster.revive(name, cluster.kill(name))
+    cluster.run(3000)
+    assert found_by(reading(cluster, name))[0] == BODIES[middle:]
 
 
 def test_a_range_is_had_again_in_a_moment() -> None:
