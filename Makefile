@@ -7,7 +7,7 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 # Thousands of processes start in the tests: none of them has to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run cluster test test-plain dist package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-hop bench-instructions bench-kafka bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
+.PHONY: help setup run cluster test test-cache test-plain dist package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-hop bench-instructions bench-kafka bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -64,6 +64,9 @@ PLAIN_TESTS ?= $(wildcard tests/exchanges tests/node tests/octets tests/protocol
 test: setup $(VENV)/tools.stamp ## run all tests, and those of the compiled modules without them too (PYTEST_ARGS=-n 3)
 	@$(PY) -m pytest tests $(wildcard interop_tests) $(PYTEST_ARGS)
 	if grep -qs '"reason": ""' build/compiled.json; then $(MAKE) --no-print-directory test-plain; fi
+
+test-cache: setup $(VENV)/tools.stamp
+	@$(PY) -m pytest tests $(wildcard interop_tests) --collect-only -qq >/dev/null
 
 test-plain: setup $(VENV)/tools.stamp ## run tests with the plain modules only (PLAIN_TESTS=tests for all)
 	@AMQP_BROKER_PLAIN=1 $(PY) -m pytest $(PLAIN_TESTS) $(PYTEST_ARGS)

@@ -173,7 +173,8 @@ def broker_under_test() -> Iterator[BrokerUnderTest]:
     if url := os.environ.get("AMQP_BROKER_URL"):
         yield BrokerUnderTest(url, is_rabbitmq=False)
         return
-    with own_process() as process:
+    # Whoever has broken the order of frames cannot be heard any more: its end is waited for, each time.
+    with own_process("--closing-timeout=2s") as process:
         yield BrokerUnderTest(process.url, is_rabbitmq=False)
 
 

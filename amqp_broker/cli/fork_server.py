@@ -29,6 +29,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple
 
+from amqp_broker import plain
 from amqp_broker.cli.main import main
 
 _LENGTH_OCTETS = 4
@@ -53,6 +54,7 @@ class Child(NamedTuple):
 
 def load_broker() -> None:
     """Load what a broker needs. What cannot be loaded is its own to say."""
+    plain.pin_packages()
     for name in ("amqp_broker.cli.serve", "amqp_broker.server.main", "uvloop"):
         with suppress(Exception):
             import_module(name)

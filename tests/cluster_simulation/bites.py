@@ -20,31 +20,31 @@ SECONDS, HALF = 2.0, ("leases", "streams", "compaction")
 #: What is turned off; in which weather; the seed of three nodes.
 CLUSTER_CASES: list[tuple[Rule, str, int]] = [
     (cluster.a_sync_that_is_none, "power", 1),
-    (cluster.confirm_before_the_sync, "power", 185),
-    (cluster.streams_are_not_deduplicated, "session", 8),
+    (cluster.confirm_before_the_sync, "power", 188),
+    (cluster.streams_are_not_deduplicated, "session", 9),
     (cluster.sessions_are_not_fenced, "session", 1),
     (cluster.a_closed_session_keeps_what_it_holds, "session", 3),
     (cluster.declarations_are_answered_at_once, "link", 1),
-    (cluster.letters_are_not_numbered, "election", 40),
-    (cluster.nobody_is_held_to_what_others_have_seen, "amnesia", 14),
+    (cluster.letters_are_not_numbered, "election", 44),
+    (cluster.nobody_is_held_to_what_others_have_seen, "amnesia", 22),
     (guests.a_guest_confirms_what_it_has_sent, "guests", 1),
     (guests.a_member_forgets_before_it_is_let_go, "guests", 1),
     (leases.owners_are_not_fenced, "leases-dense", 1),
-    (leases.a_claim_adds_to_what_is_held, "leases-dense", 14),
+    (leases.a_claim_adds_to_what_is_held, "leases-dense", 16),
     (leases.epochs_are_forgotten, "leases-dense", 1),
-    (leases.published_messages_are_not_numbered, "leases-power", 9),
-    (leases.aborts_are_only_answered, "leases-dense", 14),
+    (leases.published_messages_are_not_numbered, "leases-power", 16),
+    (leases.aborts_are_only_answered, "leases-dense", 17),
     (leases.a_reader_may_be_behind, "leases-link", 1),
 ]
 #: The same of Raft's rules.
 GROUP_CASES: list[tuple[Rule, str, int]] = [
     (group.reply_before_the_sync, "power", 1),
     (group.votes_are_not_stored, "election", 3),
-    (group.votes_are_given_twice, "election", 5),
+    (group.votes_are_given_twice, "election", 9),
     (group.everybody_gets_a_vote, "election", 11),
     (group.half_is_a_majority, "election", 1),
-    (group.leaders_of_an_earlier_term_count, "link", 20),
-    (group.the_log_is_cut_without_a_conflict, "link", 22),
+    (group.leaders_of_an_earlier_term_count, "link", 31),
+    (group.the_log_is_cut_without_a_conflict, "link", 23),
     (group.segments_are_not_left, "power", 1),
 ]
 #: A seed that has noticed need not do so again when the broker has changed: these come after it.

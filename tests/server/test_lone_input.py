@@ -31,7 +31,7 @@ PAUSE_S = 0.002
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("lone")) as running:
+    with Broker(tmp_path_factory.mktemp("lone"), "--closing-timeout=500ms") as running:
         yield running
 
 

@@ -77,6 +77,15 @@ def test_names_that_others_have_taken_at_the_start_are_the_commands(program_fold
     ]
 
 
+def test_the_fork_server_loads_a_broker_whoever_else_has_the_names(program_folder: Path) -> None:
+    (program_folder / "click.py").unlink()
+    (program_folder / "construct.py").unlink()
+    code = "import queues, sys; from amqp_broker.cli.fork_server import load_broker; load_broker(); "
+    code += "print('amqp_broker.server.main' in sys.modules, sys.modules['queues'].__file__)"
+    output = run(program_folder, "-c", code, PYTHONPATH=os.pathsep.join([str(program_folder), str(ROOT)]))
+    assert output.split() == ["True", str(ROOT / "queues" / "__init__.py")]
+
+
 def test_plain_modules_are_asked_of_ours_only(program_folder: Path) -> None:
     """A package `queues` of others may have compiled modules too; what lies beside one is not what they mean."""
     compiled = next((ROOT / "amqp_broker" / "octets").glob("buffer.*.so"), None)
