@@ -70,6 +70,8 @@ class Totals:
         self._heard: dict[str, JsonObject] = {}  # the counters of the others
         self._bases: dict[str, JsonObject] = {}  # what is added to those that began anew
         self._told: dict[str, JsonObject] = {}  # what the others said last, without that
+        self._rounds = 0  # so many times the others were asked
+        self._heard_in: dict[str, int] = {}  # and when each was heard last
         self._found_at = -FRESH_MS
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "totals": self._totals,
@@ -77,6 +79,8 @@ class Totals:
 
     def _totals(self, request: Request) -> Steps:
         others = self._peers.others()
+        self._rounds += 1
+        this_round = self._rounds
         asked = {name: self._peers.ask(name, "totals", {}, request.asker) for name in others}
         found = yield from self.own()
         nodes, stale = {self._peers.own_node: found}, []
@@ -85,15 +89,18 @@ class Totals:
             if answer is None:
                 stale.append(name)
             else:
-                nodes[name] = self._heard_of(name, answer.fields)
+                nodes[name] = self._heard_of(name, answer.fields, this_round)
         before = {name: counters for name, counters in self._heard.items() if name not in nodes}
         return {"node": self._peers.own_node, "nodes": nodes, "before": before, "stale": stale, **found}
 
-    def _heard_of(self, name: str, said: JsonObject) -> JsonObject:
+    def _heard_of(self, name: str, said: JsonObject, asked_in: int) -> JsonObject:
         """What another node says of itself; one that has lost its file of counters goes on from what it has said.
         That is seen by any counter that is lower; what others counted anew before it was seen is not added twice."""
         counters = {key: value for key, value in said.items() if key not in HELD}
         known = self._heard.get(name, {})
+        if asked_in < self._heard_in.get(name, 0):
+            return {**said, **known}  # older than what was heard: who asked has waited longer for somebody else
+        self._heard_in[name] = asked_in
         if is_short(counters, self._told.get(name, {})):
             self._bases[name] = shortfall(counters, known)
         self._told[name] = counters

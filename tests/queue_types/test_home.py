@@ -458,6 +458,18 @@ def test_a_peer_that_breaks_the_rules_loses_its_link(peer: Peer, frame: bytes, r
         peer.send_octets(frame)
 
 
+def test_what_stands_before_a_fault_is_done(world: HomeWorld, peer: Peer) -> None:
+    """Commands are executed as they are read: the link ends at the one that cannot be, as if it had been lost there."""
+    peer.attach("q")
+    commands = [peer.enqueue("q", message_named(1)), Purge(5), peer.enqueue("q", message_named(2))]
+    batch = encode_batch(Batch(0, peer.name, peer.session, peer.sequence + 1, 0, commands))
+    with pytest.raises(PeerProtocolError, match="n2: batch, octet"):
+        peer.send_octets(batch[:-1])
+    peer.lose_link()
+    assert world.queue("q").unacked == 0
+    assert world.ready("q") == [1]
+
+
 def test_publishers_of_other_nodes_are_told_to_wait(world: HomeWorld, peer: Peer) -> None:
     peer.say()
     world.is_blocked = True

@@ -8,10 +8,10 @@ import pytest
 
 from amqp_broker.queue_types.remote.counts import PATIENCE_MS, RemoteCounts
 from amqp_broker.queue_types.remote.effects_codec import EffectsWriter, QueueCounted
-from amqp_broker.queue_types.remote.home_link import IN_FLIGHT_BYTES
+from amqp_broker.queue_types.remote.home_link import FRAME_BYTES, IN_FLIGHT_BYTES
 from amqp_broker.queue_types.remote.home_session import CONSUMER_WINDOW_BYTES
 from queues.message import Delivery
-from queues.quorum.effects import Confirmed, Refusal
+from queues.quorum.effects import Confirmed, Refusal, Refused
 from queues.timers import Timers
 from raft.errors import PeerProtocolError
 from tests.node.node_driver import declare
@@ -331,6 +331,55 @@ def test_a_count_stays_in_its_place(world: LinkWorld, node: Node) -> None:
     world.run()
     assert counted == [1, 2, 3]
     assert node.confirmed == [1, 2, 3, 4]
+
+
+def test_a_turn_of_more_than_a_frame(world: LinkWorld, node: Node) -> None:
+    """Frames are full and not too large, and what has a receipt beside others gets its own fate."""
+    small = {"x_max_length": 1, "x_overflow": "reject-publish"}
+    world.home.say(declare("small", **small))
+    proxy = node.proxy("q")
+    for number in range(0, 60, 2):
+        proxy.publish(message_named(number, 20_000), None, False, 0)
+        node.publish("small" if number in (20, 30, 40) else "q", number + 1, body_size=20_000)
+    world.end_turn("n2")
+    assert len(node.out) == 2 + 60 * 20_000 // FRAME_BYTES  # the session's first, and one that is not full
+    assert max(map(len, node.out)) <= FRAME_BYTES + 100
+    world.run()
+    assert node.nacked == [(31, "FULL"), (41, "FULL")]
+    assert node.confirmed == [number for number in range(1, 60, 2) if number not in (31, 41)]
+    assert world.home.ready("q") == [number for number in range(60) if number not in (21, 31, 41)]
+    assert node.link.backlog_bytes == 0
+
+
+def test_a_run_is_confirmed_in_parts(world: LinkWorld, node: Node) -> None:
+    """A home may confirm any number of commands, wherever the frames ended."""
+    node.publish("q", 1, 2, 3)
+    node.proxy("q").publish(message_named(4), None, False, 0)
+    world.end_turn("n2")
+    assert len(node.out) == 2
+    sent = node.link.backlog_bytes
+    node.link.receive_effects(frame(world, Confirmed(0, 1, 2, (Refused(2, Refusal.FULL),))), 1)
+    assert node.log == [(1, None), (2, Refusal.FULL)]
+    assert node.link.backlog_bytes == sent
+    node.publish("q", 5)
+    world.end_turn("n2")
+    node.link.receive_effects(frame(world, Confirmed(0, 3, 3, ())), 1)
+    assert node.log[2:] == [(3, None)]
+    with pytest.raises(PeerProtocolError, match="3 were confirmed, 5 were sent"):
+        node.link.receive_effects(frame(world, Confirmed(0, 4, 6, ())), 1)
+    world.cut("n2")
+    assert node.log[3:] == [(5, Refusal.UNKNOWN)]
+    assert node.link.backlog_bytes == 0
+
+
+def test_what_comes_before_the_link_in_its_turn_is_of_its_session(world: LinkWorld, node: Node) -> None:
+    world.cut("n2")
+    node.publish("q", 1)
+    world.connect("n2")
+    node.publish("q", 2)
+    world.run()
+    assert node.confirmed == [1, 2]
+    assert world.home.ready("q") == [1, 2]
 
 
 def test_a_message_larger_than_everything_goes_alone(world: LinkWorld, node: Node) -> None:

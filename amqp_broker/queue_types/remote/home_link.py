@@ -208,12 +208,14 @@ class HomeLink(CommandSink):
                 self.flush()
             return
         self._tell_taken()
-        self._seal()
         unsent = self._unsent
-        while unsent:
-            run = unsent[0]
-            if self._in_flight and self._in_flight + run.size > _IN_FLIGHT_BYTES:
+        while True:
+            # What cannot leave yet stays open: what comes until it can leaves in the same frame.
+            run = unsent[0] if unsent else self._run
+            if run is None or (self._in_flight and self._in_flight + run.size > _IN_FLIGHT_BYTES):
                 break
+            if not unsent:
+                self._seal()
             unsent.popleft()
             first = self.applied + self._sent + 1
             self._unconfirmed.append(run)

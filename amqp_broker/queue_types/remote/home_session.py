@@ -165,23 +165,25 @@ class HomeSession:
         """Execute commands. Raises PeerProtocolError, Malformed."""
         self._check_next(batch.first)
         queue: ClassicQueue | None = None  # of the publish before
-        while batch.next():
-            self.executed += 1
-            message = batch.message
-            if message is None:
-                self._execute(batch.command, now)
-                queue = None  # it may be gone
-            elif batch.queue_ids is not None:
-                self._publish_to_many(batch.queue_ids, message, now)
-            else:
-                if queue is None or queue.queue_id != batch.queue_id or queue.is_deleted:
-                    queue = self.home.find(batch.queue_id)
-                if queue is None:
-                    self._refuse(Refusal.NO_QUEUE)
+        try:
+            while batch.next():
+                self.executed += 1
+                message = batch.message
+                if message is None:
+                    self._execute(batch.command, now)
+                    queue = None  # it may be gone
+                elif batch.queue_ids is not None:
+                    self._publish_to_many(batch.queue_ids, message, now)
                 else:
-                    self._note_outcome(queue.publish(message, None, False, now))
-        self.touch()
-        self._dispatch(now)
+                    if queue is None or queue.queue_id != batch.queue_id or queue.is_deleted:
+                        queue = self.home.find(batch.queue_id)
+                    if queue is None:
+                        self._refuse(Refusal.NO_QUEUE)
+                    else:
+                        self._note_outcome(queue.publish(message, None, False, now))
+        finally:  # what was executed before a fault counts
+            self.touch()
+            self._dispatch(now)
 
     def _execute(self, command: object, now: int) -> None:
         """Any command but an Enqueue. Raises PeerProtocolError."""
