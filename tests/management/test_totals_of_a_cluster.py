@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
+from amqp_broker.management.access import Asker
 from amqp_broker.management.kept_totals import FILE, shortfall
-from amqp_broker.management.totals import FRESH_MS, HELD
+from amqp_broker.management.peer_questions import PeerAnswer, PeerQuestions
+from amqp_broker.management.request import Request
+from amqp_broker.management.totals import FRESH_MS, HELD, Totals
 from amqp_broker.protocol import methods
+from amqp_broker.turn.completion import Completion
+from amqp_broker.turn.task import Task
 from amqp_broker.web.totals import sums_of
 from tests.management.counters import counters_of
 from tests.management.test_objects_of_a_cluster import ClusterDesk
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import Client, consume, declare
+from tests.node.node_driver import Client, NodeDriver, consume, declare
 
 NODES = ("n1", "n2", "n3")
 #: Of one queue, as the node that is asked counts them.
@@ -172,3 +177,43 @@ def test_what_a_counter_is_short_of() -> None:
     assert shortfall({"a": 2, "b": {"c": 4}, "sizes": [1, 1], "new": 9}, before) == {
         "a": 3, "b": {"c": 0}, "sizes": [2, 0], "gone": 1,
     }  # fmt: skip
+
+
+class Peers:
+    """Others that answer when the test says so. asked: the questions, in the order in which they came."""
+
+    own_node = "n1"
+
+    def __init__(self) -> None:
+        self.verbs: dict[str, object] = {}
+        self.asked: list[tuple[str, Completion[PeerAnswer | None]]] = []
+
+    def others(self) -> list[str]:
+        return ["n2", "n3"]
+
+    def ask(self, node: str, verb: str, fields: object, asker: object) -> Completion[PeerAnswer | None]:
+        self.asked.append((node, Completion()))
+        return self.asked[-1][1]
+
+
+def test_an_answer_that_is_older_than_another_is_no_counter_that_began_anew() -> None:
+    """Who has asked first may wait longer for another node, and look at this one's answer when a later one is known."""
+    driver = NodeDriver()
+    peers = Peers()
+    totals = Totals(driver.node.system.counts, cast(PeerQuestions, peers))
+    background = driver.node.background
+    request = Request({})
+    request.asker = Asker(driver.node.broker.metadata, "guest", ())
+    tasks = [Task(background, totals.verbs["totals"](request)) for _ in range(3)]
+    driver.settle()
+    (n2_of_first, n3_of_first, n2_of_second, n3_of_second, *of_third) = [question for _, question in peers.asked]
+    n3_of_first.complete(PeerAnswer({"at": 1, "acked": 10}, ""))
+    n2_of_second.complete(None)
+    n3_of_second.complete(PeerAnswer({"at": 2, "acked": 15}, ""))
+    driver.settle()
+    n2_of_first.complete(None)
+    driver.settle()
+    for question in of_third:
+        question.complete(PeerAnswer({"at": 3, "acked": 16}, ""))
+    driver.settle()
+    assert [task.result["nodes"]["n3"]["acked"] for task in tasks] == [15, 15, 16]

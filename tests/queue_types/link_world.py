@@ -110,6 +110,7 @@ class Node:
         self.world = world
         self.name = name
         self.out: list[bytes] = []
+        self.frames = 0  # so many were sent
         self.log: list[tuple[int, Refusal | None]] = []
         self.link = HomeLink(name, HOME, self._send, world.home.driver.now)
         self._proxies: dict[str, RemoteQueue] = {}
@@ -119,6 +120,7 @@ class Node:
         if self.name not in self.world.linked:
             return False
         self.out.append(payload)
+        self.frames += 1
         return True
 
     def proxy(self, name: str) -> RemoteQueue:

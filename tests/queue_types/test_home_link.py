@@ -483,3 +483,18 @@ def test_effects_of_an_older_session_mean_nothing(world: LinkWorld, node: Node) 
     world.end_turn("n2")
     node.link.receive_effects(late, 1)
     assert node.log == []
+
+
+def test_what_waits_for_the_home_leaves_in_full_frames(world: LinkWorld, node: Node) -> None:
+    """However many turns it has come in."""
+    large, small = IN_FLIGHT_BYTES // 100_000 + 1, 400
+    node.publish("q", *range(large), body_size=100_000, is_persistent=False)
+    node.link.end_turn(1)
+    before = node.frames
+    for number in range(small):
+        node.publish("q", large + number, body_size=10_000, is_persistent=False)
+        node.link.end_turn(1)
+    assert node.frames == before
+    world.run(6)
+    assert node.confirmed == list(range(large + small))
+    assert node.frames - before < 20 + small * 10_000 // FRAME_BYTES
