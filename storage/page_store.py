@@ -259,6 +259,10 @@ class PageStore:
         """Octets of a file, what is dead there included."""
         return self._queues[queue_id].segments[number].disk_bytes
 
+    def page_count(self, queue_id: int, number: int) -> int:
+        """Pages of a file that are alive."""
+        return self._queues[queue_id].segments[number].live_pages
+
     def write_beside(
         self, queue_id: int, number: int, page: Octets, is_packed: bool = False
     ) -> tuple[PageLocation, Pending]:

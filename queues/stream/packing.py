@@ -13,7 +13,8 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from queues.pager import Pager
@@ -24,9 +25,11 @@ from storage.page_store import PageLocation
 
 #: Pages of one pass: their files are synced together.
 MOST_PAGES = 64
-#: What is left in a file is looked for among so many pages on either side: a file has fewer (page_store.SEGMENT_BYTES),
-#: but for one of large chunks with small ones between them.
+#: What is left in a file is looked for among so many pages on either side: most files have fewer
+#: (page_store.SEGMENT_BYTES).
 _NEIGHBOURS = 512
+#: So many pages get their new places in one slice.
+_SLICE = 32
 #: The rest of a file is written anew if it is at most this part of it: as much as a page has to gain (packed_page.py).
 _WORTH = (7, 8)
 
@@ -57,9 +60,9 @@ class Packing:
         self._files: list[int] = []
         self._written: list[tuple[Part, PageLocation]] = []
 
-    def steps(self) -> Generator[Pending, None, Packed | None]:
-        """A pass. Returns None where the log is another one by now, which is as it was then. Raises CorruptRecord,
-        OSError."""
+    def steps(self) -> Generator[Pending | None, None, Packed | None]:
+        """A pass; None ends a slice. Returns None where the log is another one by now, which is as it was then, but
+        for pages that it has in their new places. Raises CorruptRecord, OSError."""
         log, store = self._log, self._store
         parts = log.cold_parts(MOST_PAGES)
         try:
@@ -77,6 +80,10 @@ class Packing:
                 pending.result()
             before = after = moved = 0
             while self._written:
+                if len(self._written) % _SLICE == 0:
+                    yield None
+                    if not self._is_live():
+                        return None
                 part, location = self._written.pop()
                 if log.put(part, location):
                     if location.length == part.taken:
@@ -105,28 +112,35 @@ class Packing:
         packed = self._result(part, pending)
         return not packed or (yield from self._write(part, packed, is_packed=True))
 
-    def _left_behind(self, parts: list[Part]) -> Iterator[Part]:
+    def _left_behind(self, parts: list[Part]) -> list[Part]:
         """Pages for which files are kept that could go otherwise: nothing there is packed, and nothing comes."""
         log, store = self._log, self._store
+        moving: list[Part] = []
         if not parts:
-            return
+            return moving
         end = parts[-1].page.last + 1
         leaving = {part for part, _ in self._written}
+        known: Counter[int] = Counter()  # pages by file, those that leave it too
         left: dict[int, list[Part]] = {}
         for part in parts:
             if part.page.location is not None:
                 left[part.page.location.segment] = []
         for part in log.parts_around(parts[0].page.first, _NEIGHBOURS):
             found = left.get(part.page.location.segment) if part.page.location is not None else None
-            if found is not None and part not in leaving:
-                found.append(part)
+            if found is not None:
+                known[part.page.location.segment] += 1
+                if part not in leaving:
+                    found.append(part)
         most, of = _WORTH
         for segment, found in left.items():
             if not found or any(part.is_packed or part.page.last >= end for part in found):
                 continue
+            if known[segment] < store.page_count(log.queue_id, segment):
+                continue  # of so many pages that some are far away, and would keep the file
             octets = sum(part.page.location.disk_bytes for part in found)
             if of * octets <= most * store.file_bytes(log.queue_id, segment):
-                yield from found
+                moving += found
+        return moving
 
     def _move(self, part: Part) -> Generator[Pending, None, bool]:
         """Returns whether to go on."""

@@ -305,3 +305,30 @@ def test_retention_takes_pages_that_are_being_packed() -> None:
             member.checkpoint()
         used = {part.page.location.segment for part in stream.log.parts()}
         assert {int(name[:8]) for name in member.disk.list(f"queues/{STREAM}")} == used
+
+
+def test_retention_takes_pages_at_every_step_of_a_pass_that_moves_what_does_not_pay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(quorum_world, "PAGE_SEGMENT_BYTES", 12_000)  # a handful of pages
+    chance = random.Random(1)
+    bodies = [chance.randbytes(600) if (number // 4) % 2 else b"%03d" % number * 50 for number in range(100)]
+    steps = 0
+    is_over = False
+    while not is_over:
+        steps += 1
+        group = cooled(bodies=bodies)
+        (member,) = group.members
+        stream = stream_of(member)
+        work = Packing(stream.log, member.pager, lambda: True).steps()
+        for _ in range(steps):
+            is_over = next(work, ALL) == ALL
+        commit_as(group, "trimmer", len(group.log), Trim(STREAM, 60))
+        for _ in work:
+            pass
+        assert bodies_of(member) == bodies[60:]
+        for _ in range(2):
+            member.checkpoint()
+        used = {part.page.location.segment for part in stream.log.parts()}
+        assert {int(name[:8]) for name in member.disk.list(f"queues/{STREAM}")} == used
+    assert steps > 30
