@@ -67,9 +67,11 @@ class GroupVerbs:
             if node not in members:
                 continue
             rest = [name for name in members if name != node]
-            voters = self._groups.all[group_id].raft.members
-            if not voters or node in voters:
+            group = self._groups.all[group_id].raft
+            is_voter = not group.members or node in group.members
+            if is_voter:
                 self._check_is_settled(group_id)
+            if is_voter or not group.is_leader:  # who follows may hear later that it votes
                 self._check_majority(group_id, node, rest)
             elif not rest:
                 self._refuse_last(group_id, node)
