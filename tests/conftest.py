@@ -10,6 +10,7 @@ tests start to interrupt it listens.
 from __future__ import annotations
 
 import gc
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ settings.register_profile("shared cores", deadline=None, max_examples=examples(1
 settings.load_profile("shared cores")
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Thousands of processes start in the tests: none of them has to compile the sources again, which takes longer than all
+# else at a broker's start (`make` sees to that for its own).
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 #: What has tests of half a minute and more: at the end of a parallel run one worker would go on alone.
