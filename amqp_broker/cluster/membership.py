@@ -381,7 +381,7 @@ class Membership:
         """The latest level that all members speak; the first, where one of them is not there."""
         acquaintances = self._replication.acquaintances
         others = {*recorded, *self._replication.members()} - {self._replication.own_node}
-        return min([acquaintances.levels.most, *map(acquaintances.level_of, others)])
+        return min([acquaintances.own_level, *map(acquaintances.level_of, others)])
 
     # -- groups --------------------------------------------------------------------------------------------------------
 

@@ -272,7 +272,7 @@ class Replication:
         """A command of this start was applied, so the metadata are whole: if they have no virtual host, there never was
         one, and whoever leads makes it. A node alone is at its own level before anybody asks it for something."""
         if self._metadata.vhosts():
-            spoken = self.acquaintances.levels.most
+            spoken = self.acquaintances.own_level
             if self.is_alone and self.level < spoken:
                 self.propose(commands.raise_level(spoken))
                 self._begin(None)

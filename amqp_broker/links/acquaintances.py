@@ -152,6 +152,11 @@ class Acquaintances:
         link = self.links.get(name)
         return link is not None and link.is_admitted
 
+    @property
+    def own_level(self) -> int:
+        """The newest level that this node speaks."""
+        return self.levels.most
+
     def level_of(self, name: str) -> int:
         """The newest level that a linked node speaks; the first one until it counts."""
         link = self.links.get(name)

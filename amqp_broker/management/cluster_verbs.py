@@ -120,7 +120,7 @@ class ClusterVerbs:
         """The latest that a node speaks; None where there is no link."""
         acquaintances = self._replication.acquaintances
         if name == self._replication.own_node:
-            return acquaintances.levels.most
+            return acquaintances.own_level
         return acquaintances.level_of(name) if self._membership.is_linked(name) else None
 
     def _describe_group(self, group: Group) -> JsonObject:

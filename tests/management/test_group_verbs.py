@@ -22,7 +22,8 @@ class World:
         self.level = 2
         self.linked = dict.fromkeys(self.nodes)
         self.rafts = {
-            group_id: SimpleNamespace(members=self.wanted(group_id), learners=()) for group_id in self.lists or (1,)
+            group_id: SimpleNamespace(members=self.wanted(group_id), learners=(), is_leader=False)
+            for group_id in self.lists or (1,)
         }
         types = enumerate({"q": "quorum", "c": "classic"}.items())
         self.queues = {name: SimpleNamespace(type=its, queue_id=number) for number, (name, its) in types}
@@ -135,6 +136,9 @@ def test_who_does_not_vote_yet_goes_at_any_time() -> None:
     world = World(g1=["n1", "n2", "n4"])
     world.rafts[1].members, world.rafts[1].learners = ("n1", "n2"), ("n4",)
     del world.linked["n2"], world.linked["n4"]
+    # Who does not lead the group may hear later than others that somebody votes.
+    assert "would have no majority" in world.refusal("queues.shrink", node="n4")
+    world.rafts[1].is_leader = True
     assert members_of(world.ask("queues.shrink", node="n4")) == {1: ["n1", "n2"]}
 
 
