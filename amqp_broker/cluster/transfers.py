@@ -25,18 +25,21 @@ LookElsewhere = Callable[[int], tuple[str | None, Collection[str]]]
 
 
 class Transfers:
-    """See the module's docstring. look_elsewhere: what is known of groups in which this node is not; set by who
-    knows."""
+    """See the module's docstring."""
 
     def __init__(self, host: RaftHost, tenants: Tenants) -> None:
         self._host = host
-        self.look_elsewhere: LookElsewhere = lambda group_id: (None, ())
+        self._look_elsewhere: LookElsewhere = lambda group_id: (None, ())
         self._send = tenants.register(FrameKind.TRANSFER_REQUEST, self._receive)
+
+    def ask_elsewhere(self, look: LookElsewhere) -> None:
+        """From now on, of groups in which this node is not."""
+        self._look_elsewhere = look
 
     def look(self, group_id: int) -> tuple[str | None, Collection[str]]:
         """Who leads a group, None where that is not known here, and who can."""
         group = self._host.groups[group_id]
-        return self.look_elsewhere(group_id) if group.is_outside else (group.leader, group.members)
+        return self._look_elsewhere(group_id) if group.is_outside else (group.leader, group.members)
 
     def request(self, group_id: int, target: str) -> TransferResult:
         """Have a member lead a group. STARTED: whoever leads was asked to."""

@@ -43,7 +43,6 @@ def wait_for_roles(capsys: pytest.CaptureFixture[str], url: str, guests: int) ->
     until = time.monotonic() + PATIENCE_S
     while roles(capsys, url).count("guest") != guests:
         assert time.monotonic() < until, roles(capsys, url)
-        time.sleep(0.05)
 
 
 def test_a_node_leaves_its_groups_and_comes_back(
