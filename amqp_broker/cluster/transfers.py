@@ -32,8 +32,8 @@ class Transfers:
         self._look_elsewhere: LookElsewhere = lambda group_id: (None, ())
         self._send = tenants.register(FrameKind.TRANSFER_REQUEST, self._receive)
 
-    def ask_of_others(self, look: LookElsewhere) -> None:
-        """Whom to ask of groups in which this node is not."""
+    def ask_elsewhere(self, look: LookElsewhere) -> None:
+        """From now on, of groups in which this node is not."""
         self._look_elsewhere = look
 
     def look(self, group_id: int) -> tuple[str | None, Collection[str]]:

@@ -393,7 +393,7 @@ class QueueGroup(CommandSink):
     def _as_wanted(self, payload: bytes) -> bytes:
         """A batch of a guest that begins with making a queue: a guest does not see what is there, and may be behind
         with the metadata. It is made, or stays, as this node knows it to be wanted."""
-        batch = decode_batch(payload, self.machine.pager.addresses)
+        batch = decode_batch(payload, self.pager.addresses)
         queue = self.queues.get(batch.commands[0].queue_id)  # type: ignore[union-attr]  # what makes a queue has one
         if queue is not None:
             batch.commands[0] = queue.open_command()

@@ -55,7 +55,7 @@ class QuorumGroups:
         self.send_request = tenants.register(FrameKind.GUEST_REQUEST, self._on_guest_request)
         self.send_answer = tenants.register(FrameKind.GUEST_ANSWER, self._on_guest_answer)
         self._transfers = transfers
-        transfers.ask_of_others(self._look)
+        transfers.ask_elsewhere(self._look)
         self._host = host
         self._metadata = host.metadata
         self.clock = clock
@@ -96,7 +96,7 @@ class QuorumGroups:
         return name in self._linked
 
     def _look(self, group_id: int) -> tuple[str | None, Collection[str]]:
-        """See Transfers.ask_of_others."""
+        """See LookElsewhere."""
         group = self.all.get(group_id)
         return (group.leader, group.members()) if group is not None else (None, ())
 
