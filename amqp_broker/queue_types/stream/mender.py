@@ -53,6 +53,7 @@ class Mender:
         self, queue: StreamQueue, exchange: PageExchange, background: Background, timers: Timers, clock: TurnClock
     ) -> None:
         self._queue = queue
+        self._pager = queue.group.pager
         self._exchange = exchange
         self._background = background
         self._timers = timers
@@ -152,8 +153,7 @@ class Mender:
 
     def _write(self, stream: Stream, part: Part, found: Found) -> Steps:
         """Returns whether the log has it."""
-        queue = self._queue
-        queue_id, store = queue.queue_id, queue.group.pager.page_store
+        queue_id, store = self._queue.queue_id, self._pager.page_store
         is_taken = False
         segment = store.begin_segment(queue_id)
         location, pending = store.write_beside(queue_id, segment, found.octets)

@@ -157,7 +157,8 @@ class PageExchange:
         stream = groups.of(request.queue_id).machine.stream(request.queue_id) if groups.all else None
         if stream is None:
             return f"it has no stream of id {request.queue_id}"
-        if not stream.log.compacted.is_enough:
+        compacted = stream.log.compacted
+        if not compacted.is_enough:
             return "it has taken the stream from another node, and compacts it"
         if request.first < stream.first or request.below > stream.next:
             return f"it has offsets {stream.first} to {stream.next}, and not {request.first} to {request.below}"
