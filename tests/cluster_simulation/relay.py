@@ -70,7 +70,8 @@ class Relay:
 
     def source_end(self) -> int:
         """Where the source ends on whoever knows most of it: others may be behind."""
-        return max((self.world.stream_on(node, SOURCE).next for node in self.world.serving()), default=0)
+        streams = [self.world.stream_on(node, SOURCE) for node in self.world.serving()]
+        return max((stream.next for stream in streams if stream is not None), default=0)
 
     def check(self) -> None:
         """The copy on all members: each offset of the source once, in order."""

@@ -153,8 +153,7 @@ class Mender:
 
     def _write(self, stream: Stream, part: Part, found: Found) -> Steps:
         """Returns whether the log has it."""
-        queue = self._queue
-        queue_id, store = queue.queue_id, self._pager.page_store
+        queue_id, store = self._queue.queue_id, self._pager.page_store
         is_taken = False
         segment = store.begin_segment(queue_id)
         location, pending = store.write_beside(queue_id, segment, found.octets)
