@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from amqp_broker.protocol import methods
 from tests.management.counters import totals
 from tests.node.node_cluster import NodeCluster
@@ -58,3 +60,40 @@ def test_a_letter_whose_way_is_cut_counts_when_it_is_there() -> None:
     cluster.run(2 * RETRIES_MS)
     assert other.queue("target").message_count() >= 1
     assert sum(published["classic"]) == 1
+
+
+@pytest.mark.parametrize("target", [{}, {"x_queue_type": "quorum"}])
+def test_a_letter_that_two_leaders_publish_counts_once(target: dict[str, object]) -> None:
+    """The first is cut off before its log has what it says: where the letter went, the next does not know."""
+    cluster = NodeCluster()
+    cluster.run_until_ready()
+    some = cluster.nodes["n1"].client(1)
+    some.send(1, declare(
+        "source", x_queue_type="quorum", x_dead_letter_exchange="", x_dead_letter_routing_key="target",
+        x_overflow="reject-publish", x_dead_letter_strategy="at-least-once",
+    ))  # fmt: skip
+    cluster.run(500)
+    group = cluster.nodes["n1"].queue("source").group.group_id
+    leader = cluster.leader(group)
+    first = cluster.nodes[leader]
+    client = first.client(1)
+    client.send(1, declare("target", **target))
+    cluster.run(500)
+    client.publish(1, "source", b"letter")
+    cluster.run(100)
+    client.send(1, methods.BasicGet(0, "source", False))
+    cluster.run(100)
+    client.send(1, methods.BasicReject(1, False))
+    for _ in range(100):
+        if first.queue("target").message_count():
+            break
+        cluster.step()
+    assert first.queue("source").statistics().dead_letters == 1
+    cluster.isolate(leader)
+    cluster.run(3 * RETRIES_MS)
+    cluster.heal()
+    cluster.run(3 * RETRIES_MS)
+    for node in cluster.nodes.values():
+        assert node.queue("source").statistics().dead_letters == 0
+    published = [node.node.broker.dead_letters.published for node in cluster.nodes.values()]
+    assert sum(sum(each.get("quorum", ())) for each in published) == 1

@@ -15,12 +15,14 @@ Invariants:
    alone writes it into the journal behind the letter: in the same turn, so that after a crash both are there or none.
 2. It names the last letter of a run, so a letter that is tried again holds back those behind it.
 3. The letters of a queue are published in order for the first time, if they are numbered.
+4. A letter is counted once, however many leaders have published it: by the node whose Dispatched was applied.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from amqp_broker.queue_types.proxy.command_sink import LETTERS_OF
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.queue_types.quorum.queue import QuorumQueue
     from queues.background import Background
+    from queues.reason import Reason
     from queues.store import MessageStore
 
 log = logging.getLogger("amqp_broker.proxies")
@@ -50,6 +53,23 @@ class _Unsynced(NamedTuple):
     position: int
     queue_id: int
     letter: int
+
+
+class _Uncounted(NamedTuple):
+    """A letter that was published here, and counts when the log says so. cycles: see DeadLetters.count."""
+
+    letter: int
+    queue: QuorumQueue
+    reason: Reason
+    cycles: int
+
+
+class _Proposed(NamedTuple):
+    """Letters that count when the entry that this node has proposed for them is applied: which one."""
+
+    entry: int
+    term: int
+    letters: list[_Uncounted]
 
 
 class DeadLetterPublisher:
@@ -70,10 +90,13 @@ class DeadLetterPublisher:
         self._under_way: dict[int, dict[int, bool]] = {}
         self._unsynced: deque[_Unsynced] = deque()
         self._dispatched: dict[int, int] = {}
+        self._uncounted: dict[int, deque[_Uncounted]] = {}
         self._term = 0
         self._is_working = False
         #: There are letters, or there was one a moment ago: without any there is nothing to be called for.
         self.is_active = False
+        #: What waits for the log, in the order of indices but for those of another leadership.
+        self.proposed: deque[_Proposed] = deque()
 
     def reset(self) -> None:
         """Another one leads, or this one in a later term: letters come again."""
@@ -84,6 +107,7 @@ class DeadLetterPublisher:
         self._under_way.clear()
         self._unsynced.clear()
         self._dispatched.clear()
+        self._uncounted.clear()
         self.is_active = False
 
     def note(self, effect: DeadLettered) -> None:
@@ -144,8 +168,8 @@ class DeadLetterPublisher:
         term = self._term
 
         def tell(refusals: list[Refusal]) -> None:
-            if self._published(term, queue, effect, position, refusals) and was_sent:
-                queue.count_letter(effect.reason, cycles)
+            uncounted = _Uncounted(letter, queue, effect.reason, cycles) if was_sent else None
+            self._published(term, effect, position, refusals, queue.wanted.at_least_once, uncounted)
 
         receipt.seal(tell)
 
@@ -156,23 +180,24 @@ class DeadLetterPublisher:
         return LetterReceipt(LETTERS_OF + effect.queue_id.to_bytes(8, "big"), effect.letter)
 
     def _published(
-        self, term: int, queue: QuorumQueue, effect: DeadLettered, position: int, refusals: list[Refusal]
-    ) -> bool:
-        """Its fate is known, but for this node's disk. Returns whether it is not tried again."""
+        self, term: int, effect: DeadLettered, position: int, refusals: list[Refusal], is_retried: bool,
+        uncounted: _Uncounted | None,
+    ) -> None:  # fmt: skip
+        """Its fate is known, but for this node's disk. is_retried: until all its queues have it. uncounted: it went
+        somewhere."""
         if term != self._term:
-            return False
-        if Refusal.UNKNOWN in refusals or (
-            queue.wanted.at_least_once and any(each is Refusal.FULL for each in refusals)
-        ):
+            return
+        if Refusal.UNKNOWN in refusals or (is_retried and any(each is Refusal.FULL for each in refusals)):
             self._again.append((self._clock.now + RETRY_MS, effect))
             self._group.touch()
-            return False
+            return
+        if uncounted is not None:
+            self._uncounted.setdefault(effect.queue_id, deque()).append(uncounted)
         if position > self._groups.synced_position and not self._groups.is_alone():
             self._unsynced.append(_Unsynced(position, effect.queue_id, effect.letter))
             self._group.touch()
         else:
             self._done(effect.queue_id, effect.letter)
-        return True
 
     @property
     def awaits_disk(self) -> bool:
@@ -212,3 +237,24 @@ class DeadLetterPublisher:
         """The log does not take it now."""
         self.is_active = True
         self._dispatched.setdefault(dispatched.queue_id, dispatched.letter)
+
+    def record_proposal(self, dispatched: Dispatched, index: int, term: int) -> None:
+        """The log has taken it, as an entry of this node's; it may still be replaced by another leader's."""
+        waiting = self._uncounted.pop(dispatched.queue_id, None)
+        if waiting is None:
+            return
+        letters = [each for each in waiting if each.letter <= dispatched.letter]
+        if len(letters) < len(waiting):
+            self._uncounted[dispatched.queue_id] = deque(each for each in waiting if each.letter > dispatched.letter)
+        if letters:
+            self.proposed.append(_Proposed(index, term, letters))
+
+    def applied(self, index: int, is_own: Callable[[int, int], bool]) -> None:
+        """The log is applied so far: what this node has published counts, if it was this node that has said so.
+        is_own: whether the entry at an index is the one that this node has proposed in a term."""
+        proposed = self.proposed
+        while proposed and proposed[0].entry <= index:
+            found = proposed.popleft()
+            if is_own(found.entry, found.term):
+                for each in found.letters:
+                    each.queue.count_letter(each.reason, each.cycles)

@@ -480,6 +480,8 @@ class QueueGroup(CommandSink):
     def absorb(self, now: int) -> None:
         """What was applied since the last call takes effect."""
         machine = self.machine
+        if self.letters.proposed:
+            self.letters.applied(self.raft.last_applied, self._is_own_entry)
         if machine.role_changes != self._role_changes:
             self._role_changes = machine.role_changes
             self._on_role_changed(now)
@@ -720,12 +722,20 @@ class QueueGroup(CommandSink):
             return
         if self.raft.propose(encode_leader_batch(now, commands)):
             self._ticked = self.raft.last_index
+            for command in commands:
+                if isinstance(command, Dispatched):
+                    self.letters.record_proposal(command, self._ticked, self.raft.term)
             return
         self._rests_until = now + _REST_MS
         self._downed.clear()
         for command in commands:
             if isinstance(command, Dispatched):
                 self.letters.put_back(command)
+
+    def _is_own_entry(self, index: int, term: int) -> bool:
+        """Whether the entry there, which is applied, is of this term, in which this node leads or has led."""
+        found = self.raft.member.log.term_at(index)
+        return found == term or (found is None and self.raft.is_leader and self.raft.term == term)
 
     def _is_past(self, due: int, now: int) -> bool:
         """Whether it is so late, by this node's clock or the group's."""
