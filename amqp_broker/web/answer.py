@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -40,6 +41,15 @@ def created(was_there: bool) -> Answer:
 
 def no_content() -> Answer:
     return Answer(204)
+
+
+def takes_gzip(headers: Mapping[str, str]) -> bool:
+    """Whether a body may be packed: a coding of quality 0 is refused (RFC 9110 §12.5.3)."""
+    for part in headers.get("accept-encoding", "").lower().split(","):
+        coding, *parameters = [each.replace(" ", "") for each in part.split(";")]
+        if coding == "gzip":
+            return not any(re.fullmatch(r"q=0(\.0*)?", each) for each in parameters)
+    return False
 
 
 def encode_json(value: JsonValue) -> bytes:

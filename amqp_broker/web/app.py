@@ -23,11 +23,12 @@ from amqp_broker.client.errors import ClientError
 from amqp_broker.settings.log_format import about
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
-from amqp_broker.web.answer import JSON, Answer, encode_json
+from amqp_broker.web.answer import JSON, Answer, encode_json, takes_gzip
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.endpoint import Endpoint, Endpoints
 from amqp_broker.web.errors import (
     ApiError,
+    bad_request,
     method_not_allowed,
     node_gone,
     object_not_found,
@@ -36,7 +37,7 @@ from amqp_broker.web.errors import (
 )
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import NodeGone
-from amqp_broker.web.path import encode, split_path
+from amqp_broker.web.path import broken_escape, encode, split_path
 from amqp_broker.web.probes import PROBES
 from amqp_broker.web.receiving import receive
 from amqp_broker.web.services import Services
@@ -76,7 +77,10 @@ class Api:
     async def _respond(self, request: Request) -> Response:
         try:
             raw = (request.scope.get("raw_path") or request.scope["path"].encode()).partition(b"?")[0]
-            segments = split_path(raw.decode("latin-1"))
+            path = raw.decode("latin-1")
+            if broken := broken_escape(path):
+                raise bad_request(f"'{broken}' in the path is no octet; a percent sign in a name is written %25")
+            segments = split_path(path)
             found = self._endpoints.find(segments[len(self._prefix) :])
             if found is None or segments[: len(self._prefix)] != self._prefix:
                 raise object_not_found()
@@ -93,7 +97,7 @@ class Api:
                 services=self._services,
                 user=_NOBODY,
                 method=request.method,
-                path=raw.decode("latin-1"),
+                path=path,
                 names=names,
                 query=dict(request.query_params),
                 query_text=request.scope["query_string"].decode("latin-1"),
@@ -168,7 +172,7 @@ def _response(answer: Answer, headers: Mapping[str, str]) -> Response:
     if answer.stream is not None:
         return StreamingResponse(answer.stream, answer.status, said, media_type=answer.media)
     body = answer.body()
-    if len(body) >= _GZIP_FROM_OCTETS and "gzip" in headers.get("accept-encoding", ""):
+    if len(body) >= _GZIP_FROM_OCTETS and takes_gzip(headers):
         body = gzip.compress(body, 1)
         said["content-encoding"] = "gzip"
     return Response(body, answer.status, said, media_type=answer.media if body else None)

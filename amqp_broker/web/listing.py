@@ -18,6 +18,8 @@ from amqp_broker.web.errors import bad_request
 DEFAULT_PAGE_SIZE: Final = 100
 MAX_PAGE_SIZE: Final = 500
 MAX_PATTERN_CHARACTERS: Final = 1024
+#: More than any row has.
+MAX_COLUMNS: Final = 250
 #: So long a regex may take with all names together, seconds.
 _MATCH_S: Final = 1.0
 _NAME: Final = ("name",)
@@ -57,7 +59,11 @@ def read_query(query: Mapping[str, str]) -> Wanted:
 
 
 def read_columns(query: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(part.split(".")) for part in query.get("columns", "").split(",") if part)
+    """Each once: every one of them is looked for in every row. Raises ApiError."""
+    names = dict.fromkeys(part for part in query.get("columns", "").split(",") if part)
+    if len(names) > MAX_COLUMNS:
+        raise bad_request(f"columns: at most {MAX_COLUMNS} are chosen, not {len(names)}; without it there are all")
+    return tuple(tuple(name.split(".")) for name in names)
 
 
 def _as_it_is(row: Row) -> Row:

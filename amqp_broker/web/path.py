@@ -3,12 +3,21 @@ they are decoded. Octets that are not UTF-8 become surrogates, as everywhere wit
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote, unquote
+
+_BROKEN = re.compile(r"%(?![0-9A-Fa-f]{2})..?", re.DOTALL)
 
 
 def split_path(raw: str) -> tuple[str, ...]:
     """The decoded segments of a path. A slash at the end adds none."""
     return tuple(decode(part) for part in raw.strip("/").split("/")) if raw.strip("/") else ()
+
+
+def broken_escape(raw: str) -> str | None:
+    """Where a path that is not decoded has a percent sign that begins no octet: what stands there."""
+    found = _BROKEN.search(raw + " ")
+    return None if found is None else found[0].strip()
 
 
 def decode(part: str) -> str:

@@ -34,6 +34,31 @@ def test_heads_and_representations(http: Http) -> None:
         assert http("GET", "/nothing").headers[name] == value
 
 
+@pytest.mark.parametrize(
+    ("accepted", "is_packed"),
+    [("gzip", True), ("br, GZIP;q=0.5", True), ("gzip;q=0", False), ("gzip; q=0.000, br", False), ("x-gzip", False)],
+)
+def test_what_is_accepted_is_packed(http: Http, accepted: str, is_packed: bool) -> None:
+    assert ("content-encoding" in http("GET", "/overview", accept_encoding=accepted).headers) is is_packed
+
+
+@pytest.mark.parametrize("name", ["%zz", "%", "100%", "a%2", "%2g"])
+def test_a_percent_sign_that_begins_no_octet_is_refused(http: Http, name: str) -> None:
+    said = http("PUT", f"/queues/%2F/{name}", {})
+    assert said.status == 400
+    assert "is written %25" in said.reason
+    assert http("GET", f"/queues/%2F/{name}").status == 400
+
+
+@pytest.mark.parametrize("path", ["/queues/%2F/", "/exchanges/%2F/"])
+def test_no_name_has_the_end_of_a_line(http: Http, path: str) -> None:
+    """The broker leaves it out: what was made would not be found by the name that it was made by."""
+    before = http.get("/queues")
+    for name in ("%0A", "%0D%0A", "a%0Ab"):
+        assert http("PUT", path + name, {}).status == 400
+    assert http.get("/queues") == before
+
+
 def test_logins(http: Http) -> None:
     wrong = http("GET", "/whoami", authorization="Basic eDp5")
     assert (wrong.status, wrong.json) == (401, {"error": "not_authorized", "reason": "Not_Authorized"})

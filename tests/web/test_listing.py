@@ -96,3 +96,10 @@ def test_a_regex_that_could_run_for_ever_is_refused(pattern: str) -> None:
 )
 def test_a_usual_regex_is_taken(pattern: str) -> None:
     safe_pattern(pattern).search("a" * 255)
+
+
+def test_a_column_is_looked_for_once_and_few_are() -> None:
+    """Of each of very many rows."""
+    assert read_query({"columns": ",".join(["a.b"] * 10_000)}).columns == (("a", "b"),)
+    with pytest.raises(ApiError, match="at most 250"):
+        read_query({"columns": ",".join(map(str, range(251)))})

@@ -149,6 +149,8 @@ def check_name(name: str) -> None:
     octets = len(name.encode("utf-8", "surrogateescape"))
     if octets > MAX_NAME_OCTETS:
         raise bad_request(f"a name has at most {MAX_NAME_OCTETS} octets, not {octets}")
+    if "\r" in name or "\n" in name:
+        raise bad_request(f"{name!r}: declarations leave out the ends of lines in a name; write it without them")
 
 
 def require(asked: Asked, kind: str, vhost: str, name: str) -> None:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
-from amqp_broker.web.answer import JSON, encode_json
+from amqp_broker.web.answer import JSON, encode_json, takes_gzip
 from amqp_broker.web.errors import ApiError, bad_request, node_gone, of_refused_verb
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import NodeGone
@@ -158,7 +158,7 @@ def found_response(file: StaticFile, cache: str, request: Request) -> Response:
     """A file, packed for those who accept that."""
     headers = {**HEADERS, "cache-control": cache}
     body = file.body
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if takes_gzip(request.headers):
         body, headers["content-encoding"] = file.packed, "gzip"
     return Response(body, 200, headers, media_type=file.media)
 
