@@ -38,14 +38,22 @@ _SLICE = 16
 
 
 class Seen:
-    """A queue, what was counted of it, and its sizes, once a column asks for them: None where its messages are not
-    known here."""
+    """A queue, what was counted of it, and, once a column asks for them, what its type says of it and its sizes: None
+    where its messages are not known here."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.sums = QueueSums()
         queue.add_counters(self.sums)
         self._sizes: QueueSizes | None = None
+        self._figures: JsonObject | None = None
+
+    @property
+    def figures(self) -> JsonObject:
+        """See QueueType."""
+        if self._figures is None:
+            self._figures = QUEUE_TYPES[self.queue.declaration.type].figures(self.queue)
+        return self._figures
 
     @property
     def sizes(self) -> QueueSizes | None:
@@ -57,6 +65,10 @@ class Seen:
 
 def _of_queue(column: Callable[[Queue], JsonValue]) -> Callable[[Seen], JsonValue]:
     return lambda seen: column(seen.queue)
+
+
+def _figure(name: str) -> Callable[[Seen], JsonValue]:
+    return lambda seen: seen.figures.get(name)
 
 
 def _published(name: str) -> Callable[[Seen], JsonValue]:
@@ -87,6 +99,22 @@ SIZES: dict[str, Callable[[Seen], JsonValue]] = {
     "messages_persistent": _sized(lambda of: of.persistent + of.unacked_persistent),
     "messages_paged_out": _sized(lambda of: of.paged_out),
     "memory": _sized(lambda of: of.memory),
+}
+
+
+#: What a type of queue says of its own; None of the others.
+FIGURES: dict[str, Callable[[Seen], JsonValue]] = {
+    "messages_dlx": _figure("dead_letters"),
+    "first_offset": _figure("first_offset"),
+    "next_offset": _figure("next_offset"),
+    "stream_bytes": _figure("stream_bytes"),
+    "stream_uncompressed_bytes": _figure("stream_uncompressed_bytes"),
+    "partitions": _figure("partitions"),
+    "stream_groups": _figure("stream_groups"),
+    "compacted_below": _figure("compacted_below"),
+    "dirty_percent": _figure("dirty_percent"),
+    "tombstones": _figure("tombstones"),
+    "messages_lost": _figure("messages_lost"),
 }
 
 
@@ -137,7 +165,6 @@ class Queues(VhostThings[Queue, Seen]):
             "messages_ready": lambda one: one.message_count(),
             "messages_unacknowledged": lambda one: one.unacked_count(),
             "messages_delayed": lambda one: one.delayed_count(),
-            "messages_dlx": lambda one: _figure(one, "dead_letters"),
             "leased": lambda one: one.leased_count(),
             "idle_since": self._idle_since,
             "single_active_consumer_tag": _single_active,
@@ -148,20 +175,10 @@ class Queues(VhostThings[Queue, Seen]):
             "online": self._online,
             "delivery_limit": _delivery_limit,
             "oldest_message_age_ms": self._oldest_age,
-            "first_offset": lambda one: _figure(one, "first_offset"),
-            "next_offset": lambda one: _figure(one, "next_offset"),
-            "stream_bytes": lambda one: _figure(one, "stream_bytes"),
-            "stream_uncompressed_bytes": lambda one: _figure(one, "stream_uncompressed_bytes"),
-            "partitions": lambda one: _figure(one, "partitions"),
             "partition_of": lambda one: one.declaration.part_of or None,
-            "stream_groups": lambda one: _figure(one, "stream_groups"),
-            "compacted_below": lambda one: _figure(one, "compacted_below"),
-            "dirty_percent": lambda one: _figure(one, "dirty_percent"),
-            "tombstones": lambda one: _figure(one, "tombstones"),
-            "messages_lost": lambda one: _figure(one, "messages_lost"),
             "head_message_timestamp": _head_timestamp,
         }
-        self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **SIZES, **COUNTERS}
+        self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **FIGURES, **SIZES, **COUNTERS}
 
     # -- which ---------------------------------------------------------------------------------------------------------
 
@@ -279,10 +296,6 @@ def _head_timestamp(queue: Queue) -> int | None:
             return None
         return encode_timestamp(said) if isinstance(said, datetime | int) else None
     return None
-
-
-def _figure(queue: Queue, name: str) -> int | None:
-    return QUEUE_TYPES[queue.declaration.type].figures(queue).get(name)
 
 
 def _consumers(queue: Queue) -> Iterator[object]:
