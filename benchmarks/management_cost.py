@@ -196,7 +196,7 @@ def metrics(broker: RunningBroker) -> bytes:
 
 def measure_troubles(scale: float) -> Iterator[Finding]:
     """The same load while the management process is in trouble: the node's processor time for a message."""
-    with amqp_broker.running(management=True, log_level="critical") as broker:
+    with amqp_broker.running(management=True, log_level="error", start_timeout_s=120.0) as broker:
         pid, child = broker.process.pid, child_of(broker.process.pid)
         load = replace(_LOAD, messages=int(_LOAD.messages * scale), targets=(parse_target(broker.url),))
 
