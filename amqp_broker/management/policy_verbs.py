@@ -87,14 +87,17 @@ class PolicyVerbs:
         yield None
         found: JsonObject = {}
         for kind, names in (("queues", self._queues(vhost)), ("exchanges", self._exchanges(vhost))):
-            matched, applied = [], 0
+            listed: list[str] = []
+            matched = applied = 0
             for number, (name, policy_kind) in enumerate(names, 1):
                 matches, applies = would_apply(self._metadata, policy, policy_kind, name, operator=operator)
-                matched += [name] if matches else []
+                matched += matches
+                if matches and len(listed) < _MOST_LISTED:
+                    listed.append(name)
                 applied += applies
                 if number % _COMPARED == 0:
                     yield None
-            found[kind] = {"matched": len(matched), "applied": applied, "names": matched[:_MOST_LISTED]}
+            found[kind] = {"matched": matched, "applied": applied, "names": listed}
         return found
 
     def _queues(self, vhost: str) -> Iterator[tuple[str, str]]:
