@@ -30,6 +30,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self, TypeAlias
@@ -236,7 +237,8 @@ class RunningBroker(Startable):
             return  # a forked copy of the caller leaves the broker alone
         self._end(signal.SIGTERM)
         if self._wanted_data_dir is None and self._data_dir is not None:
-            shutil.rmtree(self._data_dir)
+            with suppress(FileNotFoundError):  # a broker whose input has ended has removed it by itself
+                shutil.rmtree(self._data_dir)
             self._data_dir = None
         if self._log is not None:
             self._log.close()
