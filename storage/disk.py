@@ -463,6 +463,8 @@ class FileDisk:
 
 def _write_all(descriptor: int, offset: int, buffers: Sequence[Octets]) -> None:
     """Write every buffer, in order, however short the single writes are."""
+    if not buffers:
+        return  # some systems refuse to write nothing
     written = os.pwritev(descriptor, buffers, offset) if len(buffers) <= MAX_VECTORS else 0
     if written == sum(map(len, buffers)):
         return  # as nearly always

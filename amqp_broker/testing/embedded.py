@@ -30,6 +30,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self, TypeAlias
@@ -236,7 +237,8 @@ class RunningBroker(Startable):
             return  # a forked copy of the caller leaves the broker alone
         self._end(signal.SIGTERM)
         if self._wanted_data_dir is None and self._data_dir is not None:
-            shutil.rmtree(self._data_dir)
+            with suppress(FileNotFoundError):  # a broker whose input has ended has removed it by itself
+                shutil.rmtree(self._data_dir)
             self._data_dir = None
         if self._log is not None:
             self._log.close()
@@ -258,7 +260,7 @@ class RunningBroker(Startable):
         own = ["--exit-with-parent", f"--data-dir={self.data_dir}", f"--listen={','.join(self._listen)}"]
         if self._wanted_data_dir is None:
             own.append("--data-dir-is-temporary")
-        self._process = _started(["serve", *own, *self._flags], self._secrets, self._log)
+        self._process = _started(["serve", *own, *self._flags], self._secrets, self._log, self._start_timeout_s)
         _ALIVE.add(self)
 
     def _await_ready(self, process: Process, timeout_s: float) -> tuple[str, int]:
@@ -306,9 +308,6 @@ class RunningBroker(Startable):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if isinstance(process, forked.ForkedProcess):
-            process.close()
-            return
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -339,11 +338,13 @@ def running(
     return RunningBroker(data_dir, start_timeout_s, settings, management)
 
 
-def _started(arguments: list[str], secrets: Mapping[str, str], log: IO[bytes]) -> Process:
+def _started(arguments: list[str], secrets: Mapping[str, str], log: IO[bytes], timeout_s: float) -> Process:
     """The command amqp-broker in a child process. secrets: of its environment, as arguments show in the list of
-    processes."""
+    processes. timeout_s: of the fork server, which it is started without where that does not answer."""
     if forked.IS_POSSIBLE:
-        return forked.fork(arguments, _environment(), secrets, log)
+        process = forked.fork(arguments, _environment(), secrets, log, timeout_s)
+        if process is not None:
+            return process
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "amqp_broker", *arguments],
         stdin=subprocess.PIPE,

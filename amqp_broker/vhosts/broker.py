@@ -311,7 +311,7 @@ class Broker:
         config = self.config
         if config.default_user and self.metadata.user(config.default_user) is None:
             password = config.default_password
-            if config.data_dir_is_temporary:
+            if config.data_dir_is_temporary and not config.cluster_listen:  # members that last would store it too
                 stored = quick_hash(password, self.random_bytes)
             else:
                 stored = yield self.hashing.hash(NewPassword(password, self.random_bytes))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 from amqp_broker.auth.passwords import hash_password, verify_password
 from amqp_broker.links.levels import LEVEL
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node
+from amqp_broker.settings.kinds import Address
 from tests.node.node_driver import NodeDriver, small_config
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -69,3 +71,13 @@ def test_a_folder_that_goes_with_its_parent_is_not_worth_a_slow_hash() -> None:
     assert user is not None
     assert user.password_hash.startswith("rabbit-sha256$")
     assert verify_password("first", user.password_hash)
+
+
+def test_a_member_that_goes_has_the_slow_hash_of_those_that_stay() -> None:
+    where = {"cluster_listen": (Address("127.0.0.1", 0),), "cluster_secret_file": Path("secret")}
+    driver = NodeDriver(
+        small_config(default_user="admin", default_password="first", data_dir_is_temporary=True, **where)
+    )
+    user = driver.node.broker.metadata.user("admin")
+    assert user is not None
+    assert user.password_hash.startswith("scrypt$")

@@ -414,3 +414,14 @@ def test_what_is_written_at_an_offset_replaces_what_is_there_and_goes_on_behind_
     with pytest.raises(FileNotFoundError):
         disk.write("other", 0, [b"x"])
     disk.close()
+
+
+def test_nothing_to_write_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some systems refuse a write without a buffer."""
+    disk = FileDisk(str(tmp_path))
+    disk.append("a", [])
+    calls: list[object] = []
+    monkeypatch.setattr(os, "pwritev", lambda *of: calls.append(of) or 0)
+    disk.append("a", [])
+    disk.write("a", 0, [])
+    assert not calls
