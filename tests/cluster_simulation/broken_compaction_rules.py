@@ -40,12 +40,11 @@ def new_files_are_not_synced(patch: Patch) -> None:
 
 def old_files_go_at_once(patch: Patch) -> None:
     """The checkpoint that names them is the last one still."""
-    replace = StreamLog.replace
+    succeed = StreamLog.succeed
 
-    def replaced(self: Any, old: Any, new: Any) -> None:
-        for part in old:
-            if part not in new:
-                part.page.is_named = part.is_placed = False
-        replace(self, old, new)
+    def succeeded(self: Any, end: int, new: Any) -> None:
+        for part in new.replaced:
+            part.page.is_named = part.is_placed = False
+        succeed(self, end, new)
 
-    patch.setattr(StreamLog, "replace", replaced)
+    patch.setattr(StreamLog, "succeed", succeeded)
