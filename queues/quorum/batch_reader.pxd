@@ -21,7 +21,7 @@ cdef class BatchReader:
     cdef readonly unsigned long long queue_id
     cdef readonly list queue_ids
 
-    @cython.locals(reader=Reader, fields=Reader, kind=int, length=Py_ssize_t, start=Py_ssize_t)
+    @cython.locals(reader=Reader, fields=Reader, kind=int)
     cpdef bint next(self) except -1
     @cython.locals(count=int)
     cdef int _get_enqueue(self, Reader fields) except -1

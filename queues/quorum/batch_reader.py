@@ -57,10 +57,7 @@ class BatchReader:
             return False
         self._left -= 1
         fields = self._fields
-        kind = reader.u8()
-        length = reader.u32()
-        start = reader.skip(length)
-        fields.enter(kind, start, start + length)
+        kind = fields.enter(reader)
         if kind == _ENQUEUE:
             self.command = None
             self._get_enqueue(fields)

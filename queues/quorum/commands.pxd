@@ -18,6 +18,6 @@ cpdef int put_command(Buffer buffer, object command) except -1
 cpdef int put_publish(Buffer buffer, list queues, Message message) except -1
 cpdef Py_ssize_t put_batch_head(Buffer buffer, unsigned long long time, str origin, unsigned long long session,
                                 unsigned long long first, unsigned long long seen, unsigned int version=*) except -1
-@cython.locals(fields=Reader, commands=list, kind=int, length=Py_ssize_t, start=Py_ssize_t, has_streams=bint)
+@cython.locals(fields=Reader, commands=list, kind=int, has_streams=bint)
 cdef list _get_commands(Reader reader, Py_ssize_t count, bint is_leaders, int version, AddressBook addresses)
 cpdef object get_command(Reader reader, int kind)

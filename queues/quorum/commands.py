@@ -419,10 +419,7 @@ def _get_commands(
     commands: list[Command] = []
     has_streams = False
     for _ in range(count):
-        kind = reader.u8()
-        length = reader.u32()
-        start = reader.skip(length)
-        fields.enter(kind, start, start + length)
+        kind = fields.enter(reader)
         has_streams = has_streams or kind >= _STREAMS
         if (_TICK <= kind < _STREAMS) != is_leaders:
             raise reader.fail(f"command {kind}: leaders and nodes have different ones, or a newer version wrote it")

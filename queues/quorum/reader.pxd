@@ -9,7 +9,8 @@ cdef class Reader:
     cdef public int kind
     cdef str _what
 
-    cpdef int enter(self, int kind, Py_ssize_t position, Py_ssize_t end) except -1
+    @cython.locals(kind=int, length=Py_ssize_t, start=Py_ssize_t)
+    cpdef int enter(self, Reader whole) except -1
     cpdef object fail(self, str reason)
     @cython.locals(start=Py_ssize_t)
     cpdef Py_ssize_t skip(self, Py_ssize_t count) except -1

@@ -29,11 +29,16 @@ class Reader:
         self.kind = -1
         self._what = what
 
-    def enter(self, kind: int, position: int, end: int) -> None:
-        """Go on with data[position:end], which the caller knows to be there, as a thing of this kind."""
+    def enter(self, whole: Reader) -> int:
+        """Go on with the next thing of another reader of these octets: u8 kind, u32 length, so many octets. Returns its
+        kind."""
+        kind = whole.u8()
+        length = whole.u32()
+        start = whole.skip(length)
         self.kind = kind
-        self.position = position
-        self.end = end
+        self.position = start
+        self.end = start + length
+        return kind
 
     def fail(self, reason: str) -> Malformed:
         """The error, to be raised."""

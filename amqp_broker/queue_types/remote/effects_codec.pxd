@@ -41,5 +41,5 @@ cdef class EffectsReader:
     cdef readonly bint is_redelivered
     cdef readonly unsigned int delivery_count
 
-    @cython.locals(reader=Reader, fields=Reader, kind=int, length=Py_ssize_t, start=Py_ssize_t)
+    @cython.locals(reader=Reader, fields=Reader, kind=int)
     cpdef bint next(self) except -1

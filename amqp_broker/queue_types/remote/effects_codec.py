@@ -355,10 +355,7 @@ class EffectsReader:
             return False
         self._left -= 1
         fields = self._fields
-        kind = reader.u8()
-        length = reader.u32()
-        start = reader.skip(length)
-        fields.enter(kind, start, start + length)
+        kind = fields.enter(reader)
         if kind == _DELIVERED:
             self.consumer = fields.u64()
             self.delivery_id = fields.u64()

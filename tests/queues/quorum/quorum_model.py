@@ -183,7 +183,7 @@ class QueueModel:
             known, _ = taker.held.pop(delivery_id)
             if how == "REJECT":
                 self._bury(known.name, "REJECTED", known.returns)
-            elif how == "REQUEUE":
+            elif how in ("REQUEUE", "FAIL"):
                 known.returns += 1
                 limit = self.settings.arguments.delivery_limit
                 if limit is not None and known.returns > limit:

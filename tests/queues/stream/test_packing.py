@@ -289,22 +289,27 @@ def test_whatever_happens_all_that_was_published_is_there(chance: random.Random)
     assert len({member.machine.digest() for member in group.members}) == 1
 
 
+def trimmed_after(steps: int, bodies: list[bytes]) -> bool:
+    """A pass in which retention takes pages after so many steps. Returns whether the pass was over by then."""
+    group = cooled(bodies=bodies)
+    (member,) = group.members
+    stream = stream_of(member)
+    work = Packing(stream.log, member.pager, lambda: True).steps()
+    is_over = [next(work, ALL) == ALL for _ in range(steps)][-1]
+    commit_as(group, "trimmer", len(group.log), Trim(STREAM, 60))
+    for _ in work:
+        pass
+    assert bodies_of(member) == bodies[60:]
+    for _ in range(2):
+        member.checkpoint()
+    used = {part.page.location.segment for part in stream.log.parts()}
+    assert {int(name[:8]) for name in member.disk.list(f"queues/{STREAM}")} == used
+    return is_over
+
+
 def test_retention_takes_pages_that_are_being_packed() -> None:
     for steps in (1, 3, 6, 9):
-        group = cooled()
-        (member,) = group.members
-        stream = stream_of(member)
-        work = Packing(stream.log, member.pager, lambda: True).steps()
-        for _ in range(steps):
-            next(work)
-        commit_as(group, "trimmer", len(group.log), Trim(STREAM, 60))
-        for _ in work:
-            pass
-        assert bodies_of(member) == BODIES[60:]
-        for _ in range(2):
-            member.checkpoint()
-        used = {part.page.location.segment for part in stream.log.parts()}
-        assert {int(name[:8]) for name in member.disk.list(f"queues/{STREAM}")} == used
+        assert not trimmed_after(steps, BODIES)
 
 
 def test_retention_takes_pages_at_every_step_of_a_pass_that_moves_what_does_not_pay(
@@ -313,22 +318,7 @@ def test_retention_takes_pages_at_every_step_of_a_pass_that_moves_what_does_not_
     monkeypatch.setattr(quorum_world, "PAGE_SEGMENT_BYTES", 12_000)  # a handful of pages
     chance = random.Random(1)
     bodies = [chance.randbytes(600) if (number // 4) % 2 else b"%03d" % number * 50 for number in range(100)]
-    steps = 0
-    is_over = False
-    while not is_over:
+    steps = 1
+    while not trimmed_after(steps, bodies):
         steps += 1
-        group = cooled(bodies=bodies)
-        (member,) = group.members
-        stream = stream_of(member)
-        work = Packing(stream.log, member.pager, lambda: True).steps()
-        for _ in range(steps):
-            is_over = next(work, ALL) == ALL
-        commit_as(group, "trimmer", len(group.log), Trim(STREAM, 60))
-        for _ in work:
-            pass
-        assert bodies_of(member) == bodies[60:]
-        for _ in range(2):
-            member.checkpoint()
-        used = {part.page.location.segment for part in stream.log.parts()}
-        assert {int(name[:8]) for name in member.disk.list(f"queues/{STREAM}")} == used
     assert steps > 30
