@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any  # what json gives
 
 import click
 
@@ -44,7 +45,10 @@ from benchmarks.machine import header, page_of, table
 AFTER_SECONDS = 0.3
 #: What some cases need more of than we allow by default.
 FLAGS = ["--max-consumers-per-channel", "100000", "--max-message-size", "128MiB"]
-COLUMNS = ["while", "broker", "get p50", "p99", "longest", "confirm p50", "p99", "longest", "CPU"]
+COLUMNS = ["while", "broker", "get p50", "p99", "longest", "confirm p50", "p99", "longest", "CPU", "bar"]
+#: What a bystander of ours may wait, milliseconds, or as long as RabbitMQ's if that is more.
+MOST_P99_MS, MOST_LONGEST_MS = 10.0, 25.0
+KINDS = ("get", "confirm")
 
 
 class OwnAdministration:
@@ -169,31 +173,94 @@ def rounds_of(
     return felt
 
 
-def lines_of(case: Case, count: int, felt: dict[str, list[Felt]]) -> list[list[str]]:
-    """One line of the table for each broker."""
-    lines = []
-    for name, rounds in felt.items():
-        cells = [case.title.format(count=f"{count:,}"), name]
-        for kind in ("get", "confirm"):
-            waits = [getattr(each, kind) for each in rounds]
-            for part in ("median", "p99", "longest"):
-                cells.append(f"{statistics.median(getattr(each, part) for each in waits):.1f}")
-        lines.append([*cells, f"{statistics.median(each.cpu_seconds for each in rounds):.2f}"])
-    return lines
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A case with its rounds, by broker, in the order of the rounds; ours comes first."""
+
+    name: str
+    count: int
+    felt: dict[str, list[Felt]]
+
+    @classmethod
+    def from_json(cls, name: str, found: dict[str, Any]) -> Played:
+        """What `json` has made. Raises KeyError, TypeError."""
+        felt = {
+            broker: [
+                Felt(Waits(**each["get"]), Waits(**each["confirm"]), each["seconds"], each["cpu_seconds"])
+                for each in rounds
+            ]
+            for broker, rounds in found["felt"].items()
+        }
+        return cls(name, found["count"], felt)
+
+    def json(self) -> dict[str, Any]:
+        """For the page's JSON."""
+        felt = {broker: [asdict(each) for each in rounds] for broker, rounds in self.felt.items()}
+        return {"count": self.count, "felt": felt}
+
+    def median(self, broker: str, kind: str, part: str) -> float:
+        """Of all its rounds, milliseconds."""
+        waits: list[Waits] = [getattr(each, kind) for each in self.felt[broker]]
+        return float(statistics.median(getattr(each, part) for each in waits))
+
+    def holds(self) -> bool:
+        """Whether a bystander of ours waits no longer than it may, whatever it asks."""
+        ours, *rivals = self.felt
+        for kind in KINDS:
+            for part, most in (("p99", MOST_P99_MS), ("longest", MOST_LONGEST_MS)):
+                bars = [most, *(self.median(rival, kind, part) for rival in rivals)]
+                if self.median(ours, kind, part) > max(bars):
+                    return False
+        return True
+
+    def lines(self) -> list[list[str]]:
+        """One line of the table for each broker."""
+        lines = []
+        for number, (name, rounds) in enumerate(self.felt.items()):
+            cells = [CASES[self.name].title.format(count=f"{self.count:,}"), name]
+            cells += [f"{self.median(name, kind, part):.1f}" for kind in KINDS for part in ("median", "p99", "longest")]
+            cells.append(f"{statistics.median(each.cpu_seconds for each in rounds):.2f}")
+            lines.append([*cells, "" if number else "holds" if self.holds() else "**misses**"])
+        return lines
 
 
-def write(lines: list[list[str]], raw: dict[str, dict[str, list[object]]], facts: dict[str, str], path: Path) -> None:
+def write(played: list[Played], facts: dict[str, str], path: Path) -> None:
     """The page, and beside it every round as JSON, under the same facts."""
     head = header("What a bystander feels", facts)
     told = [
         "Waits of a connection that has nothing to do with it, in milliseconds; the processor time of the broker in",
-        "seconds.",
+        f"seconds. The bar: p99 at most {MOST_P99_MS:.0f} ms and the longest at most {MOST_LONGEST_MS:.0f}, or "
+        "RabbitMQ's where that is more.",
         "",
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [line for each in played for line in each.lines()]
     path.write_text("\n".join([*head, *told, *table(COLUMNS, lines)]) + "\n", encoding="utf-8")
-    named = dict(line[2:].split(": ", 1) for line in head if line.startswith("- "))
-    path.with_suffix(".json").write_text(json.dumps({"facts": named, "rounds": raw}, indent=1) + "\n", encoding="utf-8")
+    raw = {each.name: each.json() for each in played}
+    found = {"facts": facts_of(head), "cases": raw}
+    path.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def facts_of(head: list[str]) -> dict[str, str]:
+    """What the beginning of a page says."""
+    return dict(line[2:].split(": ", 1) for line in head if line.startswith("- "))
+
+
+def kept(path: Path) -> dict[str, Played]:
+    """The cases of the page at `path`, by name. Raises click.ClickException: what it has was measured with something
+    else."""
+    source = path.with_suffix(".json")
+    if not source.exists():
+        return {}
+    found = json.loads(source.read_text(encoding="utf-8"))
+    here = facts_of(header("", {}))
+    for fact in ("commit", "machine", "amqp-broker", "Python"):
+        if found["facts"][fact] != here[fact]:
+            raise click.ClickException(
+                f"{source} was measured with {fact} {found['facts'][fact]!r}, and this is {here[fact]!r}: "
+                "leave --keep out, or name another page with --output"
+            )
+    return {name: Played.from_json(name, each) for name, each in found["cases"].items()}
 
 
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
@@ -203,15 +270,25 @@ def write(lines: list[list[str]], raw: dict[str, dict[str, list[object]]], facts
 @click.option("--ours", is_flag=True, help="Our broker alone, without RabbitMQ.")
 @click.option("--cluster", "is_cluster", is_flag=True, help="The first of three of our nodes, without RabbitMQ.")
 @click.option("--plain", is_flag=True, help="Run our broker without compiled modules.")
+@click.option("--keep", is_flag=True, help="Keep the other cases that the page has, of the same commit and machine.")
 @click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/bystander.md]")
 def bystander(
-    names: tuple[str, ...], rounds: int, scale: float, ours: bool, is_cluster: bool, plain: bool, output: Path | None
+    names: tuple[str, ...],
+    rounds: int,
+    scale: float,
+    ours: bool,
+    is_cluster: bool,
+    plain: bool,
+    keep: bool,
+    output: Path | None,
 ) -> None:
-    """Measure what a bystander feels and write the table. Of a cluster, also see that it stays as it is: no group gets
-    another leader, no link is lost."""
+    """Measure what a bystander feels and write the table, after each case anew. Of a cluster, also see that it stays as
+    it is: no group gets another leader, no link is lost."""
     ours = ours or is_cluster
-    raw: dict[str, dict[str, list[object]]] = {}
-    lines: list[list[str]] = []
+    is_whole = not (names or ours) and scale == 1
+    path = output or page_of("bystander-plain" if plain else "bystander", is_whole)
+    found = kept(path) if keep else {}
+    method = f"median of {rounds} rounds, the brokers in turn; each bystander asks 100 times a second"
     facts: dict[str, str] = {}
     failed: list[str] = []
     try:
@@ -219,6 +296,7 @@ def bystander(
             check_rabbitmq()
         with stages(not ours, is_cluster, plain) as (brokers, cohesion):
             facts |= {broker.name: broker.version for broker, _, _ in brokers[1:]}
+            facts["method"] = method
             for name in names or CASES:
                 case = CASES[name]
                 count = max(1, int(case.count * scale))
@@ -230,17 +308,14 @@ def bystander(
                     failed.append(f"{name}: {error}")
                     click.echo(failed[-1], err=True)
                     continue
-                raw[name] = {each: [asdict(one) for one in found] for each, found in felt.items()}
-                for line in lines_of(case, count, felt):
+                found[name] = Played(name, count, felt)
+                for line in found[name].lines():
                     click.echo(" | ".join(line))
-                    lines.append(line)
+                write([found[each] for each in CASES if each in found], facts, path)
     except (BrokerError, BrokerStartError) as error:
         raise click.ClickException(str(error)) from error
-    facts["method"] = f"median of {rounds} rounds, the brokers in turn; each bystander asks 100 times a second"
-    is_whole = not (names or ours or failed) and scale == 1
-    path = output or page_of("bystander-plain" if plain else "bystander", is_whole)
-    write(lines, raw, facts, path)
-    click.echo(f"written to {path}", err=True)
+    if found:
+        click.echo(f"written to {path}", err=True)
     if failed:
         raise click.ClickException(f"{len(failed)} cases failed and are not in the table: {'; '.join(failed)}")
 

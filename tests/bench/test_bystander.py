@@ -3,14 +3,15 @@ no machine's slowness explains for so few: a client would take it for a broken c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
 from benchmarks.brokers import Broker, BrokerError
-from benchmarks.bystander import Felt, OwnAdministration, lines_of, own_stage, play
+from benchmarks.bystander import Felt, OwnAdministration, Played, kept, own_stage, play, write
 from benchmarks.bystander_cases import CASES
 from benchmarks.bystander_cluster import watched_cluster
 from benchmarks.bystander_watch import Waits, waits_of
@@ -57,9 +58,36 @@ def test_waits_are_those_of_the_case_alone() -> None:
         waits_of(samples, 41, 49)
 
 
+def felt(longest: float, cpu_seconds: float = 0.1) -> Felt:
+    return Felt(Waits(1.0, 2.0, longest, 100), Waits(1.0, 2.0, 3.0, 100), 1.0, cpu_seconds)
+
+
 def test_a_line_has_the_medians_of_its_rounds() -> None:
-    waits = Waits(1.0, 2.0, 3.0, 100)
-    rounds = [Felt(replace(waits, longest=longest), waits, 1.0, cpu) for longest, cpu in ((9, 0.3), (5, 0.1), (7, 0.2))]
-    assert lines_of(CASES["nothing"], 2000, {"amqp-broker": rounds}) == [
-        ["nothing, 2,000 ms long", "amqp-broker", "1.0", "2.0", "7.0", "1.0", "2.0", "3.0", "0.20"]
+    played = Played("nothing", 2000, {"amqp-broker": [felt(9, 0.3), felt(5, 0.1), felt(7, 0.2)]})
+    assert played.lines() == [
+        ["nothing, 2,000 ms long", "amqp-broker", "1.0", "2.0", "7.0", "1.0", "2.0", "3.0", "0.20", "holds"]
     ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "rival", "holds"), [(25, 1, True), (26, 25, False), (26, 27, True), (90, None, False)]
+)
+def test_the_bar_is_a_figure_or_what_the_rival_takes(ours: float, rival: float | None, holds: bool) -> None:
+    rivals = {} if rival is None else {"RabbitMQ": [felt(rival)]}
+    played = Played("nothing", 2000, {"amqp-broker": [felt(ours)], **rivals})
+    assert played.holds() is holds
+    assert [line[-1] for line in played.lines()] == ["holds" if holds else "**misses**", *([""] * len(rivals))]
+
+
+def test_a_page_is_kept_and_nothing_of_another_machine(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    assert kept(page) == {}
+    played = Played("nothing", 2000, {"amqp-broker": [felt(9)], "RabbitMQ": [felt(8)]})
+    write([played], {"method": "by hand"}, page)
+    assert kept(page) == {"nothing": played}
+    assert "| nothing, 2,000 ms long | RabbitMQ | 1.0 |" in page.read_text(encoding="utf-8")
+    found = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    found["facts"]["machine"] = "an abacus"
+    page.with_suffix(".json").write_text(json.dumps(found), encoding="utf-8")
+    with pytest.raises(click.ClickException, match=r"machine 'an abacus'.*leave --keep out"):
+        kept(page)
