@@ -25,7 +25,7 @@ from amqp_broker.protocol.properties import encode_properties
 from benchmarks.brokers import BrokerError
 
 POLL_SECONDS = 0.01
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 BODY = 16
 #: Publishes and requests are sent in runs of so many.
 RUN = 1000
