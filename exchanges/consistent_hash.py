@@ -57,6 +57,7 @@ class ConsistentHashExchange(Exchange):
         if self._property is not None and self._property not in _PROPERTIES:
             raise ValueError(f"Unsupported property: {self._property}; expected {', '.join(_PROPERTIES)}")
         self.routes_by_headers = self._header is not None or self._property is not None
+        self.routes_by_properties = self._property is not None
         self._weights: dict[Destination, int] = {}
         self._points: list[int] = []
         self._owners: dict[int, Destination] = {}

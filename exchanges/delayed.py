@@ -57,6 +57,7 @@ class DelayedExchange(Exchange):
             )
         self.inner = EXCHANGE_TYPES[inner_type](arguments)
         self.reads_every_key = self.inner.reads_every_key
+        self.routes_by_properties = self.inner.routes_by_properties
 
     @property
     def binding_count(self) -> int:

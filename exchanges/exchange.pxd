@@ -7,6 +7,7 @@ cdef class Exchange:
     cdef dict _leaving
     cdef dict _renamed
     cdef public bint routes_by_headers
+    cdef public bint routes_by_properties
     cdef public bint reads_every_key
     cdef public bint delays
 

@@ -44,6 +44,7 @@ class Exchange:
     """Base of all types.
 
     `routes_by_headers`: routes depend on more than the routing key, so that nobody may cache them.
+    `routes_by_properties`: on more of it than routing keys and headers.
     `reads_every_key`: each of a message's routing keys (CC, BCC) is matched, not only the first.
     `delays`: messages may have to wait before this exchange (delayed.py).
     """
@@ -53,6 +54,7 @@ class Exchange:
     def __init__(self, arguments: Mapping[str, object]) -> None:
         """Takes the arguments of exchange.declare; raises ValueError with a text for a 406 on wrong ones."""
         self.routes_by_headers = False
+        self.routes_by_properties = False
         self.reads_every_key = True
         self.delays = False
         self.arguments = arguments

@@ -18,7 +18,6 @@ cdef class ExchangeEntry:
     cdef public bint internal
     cdef public str alternate
     cdef public bint was_bound
-    cdef public long long version
     cdef public object arguments
     cdef public long long published_in
     cdef public long long published_out
@@ -32,7 +31,6 @@ cdef class Router:
     cdef dict _forgetting
     cdef dict _removed
     cdef bint _is_at_it
-    cdef long long _changes
     cdef dict _targets
     cdef dict _alternates
     cdef dict _entries

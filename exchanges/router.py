@@ -22,7 +22,7 @@ Invariants:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from amqp_broker.octets.sorted_keys import SortedKeys
@@ -45,9 +45,9 @@ class UnknownExchange(LookupError):
 
 @dataclasses.dataclass
 class ExchangeEntry:
-    """An exchange as it was declared; `alternate` is the alternate exchange in force (argument or policy). `version`
-    is another number whenever a route from here may have changed. published_in: how many messages came to it,
-    published_out: to how many queues they went; both as far as who publishes has counted them."""
+    """An exchange as it was declared; `alternate` is the alternate exchange in force (argument or policy).
+    published_in: how many messages came to it, published_out: to how many queues they went; both as far as who
+    publishes has counted them."""
 
     name: str
     exchange: Exchange
@@ -56,7 +56,6 @@ class ExchangeEntry:
     internal: bool = False
     alternate: str | None = None
     was_bound: bool = False
-    version: int = 0
     arguments: Mapping[str, object] | None = None
     published_in: int = 0
     published_out: int = 0
@@ -126,7 +125,6 @@ class Router:
         self._forgetting: dict[Exchange, None] = {}
         self._removed: dict[Exchange, str] = {}
         self._is_at_it = False
-        self._changes = 0
         self._targets: dict[str, dict[str, None]] = {}
         self._alternates: dict[str, dict[str, None]] = {}
         self._entries: dict[str, ExchangeEntry] = {}
@@ -362,14 +360,21 @@ class Router:
     def depends_on_message(self, exchange_name: str) -> bool:
         """Whether an exchange that looks at more than the routing key can be reached from this one. It costs what there
         is of exchanges behind it, however many bindings they have."""
+        return any(each.routes_by_headers or each.delays for each in self._behind(exchange_name))
+
+    def depends_on_properties(self, exchange_name: str) -> bool:
+        """Whether one can be that looks at more than the routing key and the headers. It costs as much."""
+        return any(each.routes_by_properties for each in self._behind(exchange_name))
+
+    def _behind(self, exchange_name: str) -> Iterator[Exchange]:
+        """The exchange, and those that messages can come to from it."""
         seen: dict[str, None] = {exchange_name: None}
         pending = [exchange_name]
         for name in pending:
             entry = self._entries.get(name)
             if entry is None:
                 continue
-            if entry.exchange.routes_by_headers or entry.exchange.delays:
-                return True
+            yield entry.exchange
             following = [*self._targets.get(name, ())]
             if entry.alternate is not None:
                 following.append(entry.alternate)
@@ -377,7 +382,6 @@ class Router:
                 if each not in seen:
                     seen[each] = None
                     pending.append(each)
-        return False
 
     def _touch_binding(self, entry: ExchangeEntry, destination: Destination, binding_key: str) -> None:
         """A binding came or went. One to an exchange concerns messages of all keys: what is behind it may look at more
@@ -401,13 +405,9 @@ class Router:
 
     def _touch(self, name: str, routing_key: str | None) -> None:
         """Routes through an exchange may have changed: those of all from which it can be reached."""
-        self._changes += 1
         touched = [name]
         seen: dict[str, None] = {name: None}
         for each in touched:
-            entry = self._entries.get(each)
-            if entry is not None:
-                entry.version = self._changes
             for sources in (self._sources.get(Destination(EXCHANGE, each)), self._alternates.get(each)):
                 for source in sources or ():
                     if source not in seen:

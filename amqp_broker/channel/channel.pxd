@@ -104,7 +104,8 @@ cdef class Channel:
     cdef int _assemble(self, Py_ssize_t octets) except -1
     @cython.locals(scanner=ContentScanner, now="long long", message=Message, outcome=int)
     cdef int _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except -1
-    @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt, is_mandatory=bint)
+    @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt, is_mandatory=bint, is_special=bint,
+                   headers=bytes)
     cdef void _publish(self, Message message) except *
     cpdef int record_outcome(self, int outcome) except -1
     @cython.locals(number=int)

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
 from amqp_broker.flow.turn_share import LONG_WAY
-from amqp_broker.messages.facts import MessageFacts, copy_keys, with_plain_longs, with_properties, without_header
+from amqp_broker.messages.facts import (
+    HeaderFacts,
+    MessageFacts,
+    copy_keys,
+    with_plain_longs,
+    with_properties,
+    without_header,
+)
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
     from amqp_broker.routing.taps import Details
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
-    from exchanges.router import ExchangeEntry
     from queues.background import Background
 
 #: The exchange at which the broker itself answers requests (management/system.py).
@@ -39,8 +45,9 @@ SYSTEM_EXCHANGE = "amq.system"
 REFUSED_OUTCOME: int = PublishOutcome.REFUSED
 #: So many consumers hear in one slice that they were cancelled.
 _CANCELS = 32
-#: Routes by header octets that a virtual host remembers.
+#: So many routes by the octets of headers are remembered, of headers with at most so many octets.
 _HEADER_ROUTES = 10_000
+_REMEMBERED_BYTES = 1024
 
 
 class SystemRequests(Protocol):
@@ -58,7 +65,8 @@ class Publisher:
         self._reply_consumers = broker.reply_consumers
         self._system = system
         self._cancels: deque[tuple[Channel, str]] = deque()
-        self._header_routes: dict[tuple[str, bytes, bytes], tuple[ExchangeEntry, int, PublishRoute]] = {}
+        #: Where they are, each once for each route.
+        self._remembered: list[dict[bytes, PublishRoute]] = []
 
     def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
         """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
@@ -82,7 +90,10 @@ class Publisher:
         if entry.exchange.type_name == "topic":
             check_topics(channel, exchange, [routing_key])
         if vhost.router.depends_on_message(exchange):
-            return address, PublishRoute(entry, [], False, vhost.generation)
+            route = PublishRoute(entry, [], False, vhost.generation)
+            if not vhost.router.depends_on_properties(exchange):
+                route.by_headers = {}
+            return address, route
         route = vhost.route_to(entry, vhost.router.route(exchange, [routing_key], None).queues)
         if vhost.taps is not None and vhost.taps.covers(exchange):
             return address, PublishRoute(entry, route.queues, False, vhost.generation, True)
@@ -92,7 +103,7 @@ class Publisher:
         """Check and route one message. Raises ChannelException or ConnectionException."""
         if channel.scanner.headers_end and channel.scanner.has_capital_longs:
             message = with_properties(message, with_plain_longs(message.properties()))
-        facts = MessageFacts(message)
+        facts = MessageFacts(message, channel.scanner.headers_of(message.content))
         self._check(channel, message, facts)
         if channel.scanner.reply_to_end and facts.properties.reply_to == REPLY_TO:
             message = self._with_reply_address(channel, message)
@@ -137,7 +148,8 @@ class Publisher:
         if (route.is_plain or route.is_observed) and "CC" not in facts.headers and "BCC" not in facts.headers:
             found = route
         else:
-            found, delayed = self._route_by_headers(vhost, message, facts)
+            keys = [message.address.routing_key, *copy_keys(facts)]
+            found, delayed = self._walk(vhost, route, message.address, keys, facts, facts.headers_raw or b"")
         if vhost.taps is not None:
             vhost.taps.published(channel.clock.now, message, facts, found.queues, publisher_of(channel, is_mandatory))
         for name in delayed:
@@ -165,35 +177,39 @@ class Publisher:
             channel.vhost.name, message.raw, connection.session.user, connection.peer, is_returned
         )
 
-    def _route_by_headers(
-        self, vhost: VHost, message: Message, facts: MessageFacts
-    ) -> tuple[PublishRoute, list[str]]:
-        """The route of a message whose headers matter, remembered by the octets of its headers; and the exchanges that
-        hold it back."""
-        address = message.address
-        key = (vhost.name, address.raw, facts.headers_raw or b"")
-        known = self._header_routes.get(key)
-        entry = vhost.router.get(address.exchange)
-        if known is not None and entry is not None and known[0] is entry and known[1] == entry.version:
-            return known[2], []
-        routing_keys = [address.routing_key, *copy_keys(facts)]
-        found: Route = vhost.router.route(address.exchange, routing_keys, facts)
-        queues = [vhost.queues[name] for name in found.queues if name in vhost.queues]
-        route = PublishRoute(entry, queues, False, vhost.generation)
-        if entry is not None and not found.delayed and not self._depends_on_properties(vhost):
-            if len(self._header_routes) >= _HEADER_ROUTES:
-                self._header_routes.clear()
-            self._header_routes[key] = (entry, entry.version, route)
-        return route, found.delayed
+    def route_by_headers(self, channel: Channel, route: PublishRoute, headers: bytes) -> PublishRoute:
+        """The plain route of a message without copies, which depends on its headers. It is remembered. One that has to
+        wait somewhere gets the route of its address, and goes the long way."""
+        channel.services.turn_share.note(channel.connection, LONG_WAY)
+        address = Address(channel.raw)
+        facts = HeaderFacts(headers)
+        found, delayed = self._walk(channel.vhost, route, address, [address.routing_key], facts, headers)
+        return route if delayed else found
 
-    @staticmethod
-    def _depends_on_properties(vhost: VHost) -> bool:
-        """Whether some exchange routes by properties beyond the headers (consistent hash)."""
-        return any(
-            entry.exchange.type_name == "x-consistent-hash"
-            for entry in vhost.router.entries()
-            if entry.exchange.routes_by_headers
-        )
+    def _walk(
+        self,
+        vhost: VHost,
+        route: PublishRoute,
+        address: Address,
+        routing_keys: list[str],
+        facts: MessageFacts | HeaderFacts,
+        headers: bytes,
+    ) -> tuple[PublishRoute, list[str]]:
+        """Where a message goes whose headers matter, and the exchanges that hold it back. It is remembered in the route
+        of its address where headers alone decide."""
+        found: Route = vhost.router.route(address.exchange, routing_keys, facts)
+        entry = vhost.router.get(address.exchange)
+        assert entry is not None  # it has just routed
+        present = vhost.route_to(entry, found.queues)
+        remembered = route.by_headers
+        if remembered is not None and not found.delayed and len(headers) <= _REMEMBERED_BYTES:
+            if len(self._remembered) >= _HEADER_ROUTES:
+                for each in self._remembered:
+                    each.clear()
+                self._remembered.clear()
+            remembered[headers] = present
+            self._remembered.append(remembered)
+        return present, found.delayed
 
     def _check(self, channel: Channel, message: Message, facts: MessageFacts) -> None:
         if channel.is_immediate:

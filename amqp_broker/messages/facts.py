@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from amqp_broker.protocol.fields import RawValue, Table, join_table, plain_longs, table_fields
+from amqp_broker.protocol.fields import RawValue, Table, decode_table, join_table, plain_longs, table_fields
 from amqp_broker.protocol.properties import Properties, decode_properties, read_property, replace_properties
 from queues.message import Message, remake_message
 
@@ -13,31 +13,48 @@ _EMPTY: Table = Table({}, b"")
 
 
 class MessageFacts:
-    """What routing may ask of a message (exchanges.exchange.MessageFacts)."""
+    """What routing may ask of a message (exchanges.exchange.MessageFacts). headers_raw: the octets of its headers, from
+    who knows them already; None: they are looked for."""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: Message, headers_raw: bytes | None = None) -> None:
         self._message = message
+        self._headers_raw = headers_raw
 
     @cached_property
     def properties(self) -> Properties:
         """All properties. Raises PropertyError or FieldError when they are malformed."""
         return decode_properties(self._message.properties())
 
-    @property
+    @cached_property
     def headers(self) -> Mapping[str, object]:
         """The headers table; empty when there is none."""
+        if self._headers_raw is not None:
+            return decode_table(self._headers_raw) if self._headers_raw else _EMPTY
         found = self.properties.headers
         return _EMPTY if found is None else found
 
     @property
     def headers_raw(self) -> bytes | None:
         """The octets of the headers table, without their length; None when there is none."""
+        if self._headers_raw is not None:
+            return self._headers_raw
         found = self.properties.headers
         return None if found is None else found.raw
 
     def property(self, name: str) -> object | None:
         """A property by its name in the specification, with dashes or underscores."""
         return getattr(self.properties, name.replace("-", "_"), None)
+
+
+class HeaderFacts:
+    """What routing may ask of headers alone, whose octets these are."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.headers: Mapping[str, object] = decode_table(raw) if raw else _EMPTY
+
+    def property(self, name: str) -> object | None:
+        """None: nobody who asks for properties is behind a route that depends on headers alone."""
+        return None
 
 
 def without_header(message: Message, facts: MessageFacts, name: str) -> Message:

@@ -27,6 +27,7 @@ cdef class ContentScanner:
 
     # -1 of an error, here and elsewhere on the way of each message: else every call asks whether there was one.
     cpdef bint scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
+    cpdef bytes headers_of(self, bytes content)
     @cython.locals(flags="unsigned int")
     cdef bint _scan(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end) except -1
     cdef Py_ssize_t _scan_rest(self, const unsigned char* data, Py_ssize_t position, Py_ssize_t end, unsigned int flags)

@@ -77,6 +77,10 @@ class ContentScanner:
                 self._scanned_position = position
             return self._scanned is not None
 
+    def headers_of(self, content: bytes) -> bytes:
+        """The octets of the headers in what was scanned last; empty where there are none."""
+        return content[self.headers_start : self.headers_end]
+
     def _scan(self, data: bytes, position: int, end: int) -> bool:
         self.is_persistent = False
         self.priority = -1

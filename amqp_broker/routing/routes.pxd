@@ -14,6 +14,7 @@ cdef class PublishRoute:
     cdef public bint is_plain
     cdef public bint is_observed
     cdef public object only
+    cdef public dict by_headers
     cdef public long long generation
 
     @cython.locals(first=Queue)

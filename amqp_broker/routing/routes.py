@@ -41,7 +41,9 @@ class PublishRoute:
     needs_receipt: of some of them only a receipt is told what became of a message. pacing: the groups that publishers
     may have to wait for. is_plain: nothing about the message itself can change that, and no special exchange is
     involved; otherwise the message takes the long way (Publisher.publish). only: the queue, where it is one, the route
-    is plain and there is nothing else to see to. is_observed: as plain, but somebody looks at what goes there."""
+    is plain and there is nothing else to see to. is_observed: as plain, but somebody looks at what goes there.
+    by_headers: where the headers decide, plain routes by their octets, as far as they are remembered; None where they
+    do not, or more than they may."""
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class PublishRoute:
         self.is_plain = is_plain
         self.is_observed = is_observed
         self.only = queues[0] if is_plain and len(queues) == 1 and not self.needs_receipt else None
+        self.by_headers: dict[bytes, PublishRoute] | None = None
         self.generation = generation
 
     def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:

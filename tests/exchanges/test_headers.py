@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exchanges.bindings import Destination
@@ -125,6 +125,29 @@ def test_the_index_agrees_with_brute_force(bindings: list[Table], messages: list
     for headers in messages:
         expected = [queue(number) for number, binding in enumerate(bindings) if is_match(binding, headers)]
         assert sorted(exchange.matches("", Facts(headers))) == sorted(expected)
+
+
+# Few names and values, and many bindings: places of the tree fill up and are split, and empty again.
+NARROW = st.dictionaries(NAMES, st.sampled_from([None, 0, 1, True, "x"]), max_size=5)
+
+
+@given(data=st.data(), bindings=st.lists(st.tuples(MODES, NARROW), min_size=20, max_size=60))
+@settings(max_examples=25)
+def test_a_deep_tree_agrees_with_brute_force(data: st.DataObject, bindings: list[tuple[Table, Table]]) -> None:
+    exchange = HeadersExchange({})
+    alive: dict[int, Table] = {}
+    for number, (mode, table) in enumerate(bindings):
+        alive[number] = {**mode, **table}
+        assert exchange.bind(queue(number), "", alive[number])
+    for _ in range(3):
+        headers = data.draw(NARROW)
+        expected = {queue(number) for number, binding in alive.items() if is_match(binding, headers)}
+        assert set(exchange.matches("", Facts(headers))) == expected
+        for number in data.draw(st.sets(st.sampled_from(sorted(alive)))) if alive else ():
+            assert exchange.unbind(queue(number), "", alive.pop(number))
+    for number, binding in alive.items():
+        assert exchange.unbind(queue(number), "", binding)
+    assert exchange.index_size == 0
 
 
 @given(

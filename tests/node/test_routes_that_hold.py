@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_broker.auth.permissions import Action
+from amqp_broker.channel import publisher
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
@@ -25,8 +27,8 @@ KEYS = ("a", "k")
 NOTHING = Table({})
 
 
-def publish(client: Client, exchange: str, key: str, headers: dict[str, Any]) -> None:
-    said = encode_properties({"headers": Table(headers)}) if headers else b"\x00\x00"
+def publish(client: Client, exchange: str, key: str, headers: dict[str, Any], **properties: str) -> None:
+    said = encode_properties({"headers": Table(headers), **properties}) if headers else b"\x00\x00"
     method = encode_method_frame(1, methods.BasicPublish(0, exchange, key, False, False))
     header = frame_octets(2, 1, b"\x00\x3c\x00\x00" + (1).to_bytes(8, "big") + said)
     client.send_octets(method + header + frame_octets(3, 1, b"x"))
@@ -288,3 +290,38 @@ def test_what_a_user_may_do_touches_the_routes_of_that_user_only() -> None:
     publish(world.publisher, "", "a", {})
     world.driver.settle()
     assert world.publisher.names() == ["channel.close"]
+
+
+def test_of_two_messages_with_equal_headers_a_hash_of_a_property_is_asked_each_time() -> None:
+    """Behind a delayed exchange too, whose type says nothing of it."""
+    world = World()
+    arguments = Table({"x-delayed-type": "x-consistent-hash", "hash-property": "message_id"})
+    declared = methods.ExchangeDeclare(0, "e1", "x-delayed-message", False, True, False, False, False, arguments)
+    world.declare(declare("a"), declare("b"), declared)
+    for name in QUEUES:
+        world.declare(methods.QueueBind(0, name, "e1", "1", False, NOTHING))
+    for number in range(40):
+        publish(world.publisher, "e1", "", {"kind": "order"}, message_id=f"m{number}")
+    world.driver.settle()
+    counts = [world.vhost.queues[name].message_count() for name in QUEUES]
+    assert sum(counts) == 40
+    assert min(counts) > 0
+
+
+def test_headers_are_remembered_for_a_bounded_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "_HEADER_ROUTES", 20)
+    world = World()
+    entered = methods.ExchangeDeclare(0, "e1", "headers", False, True, False, False, False, NOTHING)
+    bound = methods.QueueBind(0, "a", "e1", "", False, Table({"kind": "order"}))
+    world.declare(declare("a"), entered, bound)
+    world.check("e1", "", {"kind": "order"})
+    table = world.vhost.routes_of(USER)
+    remembered = next(route.by_headers for route in table.routes if route is not None)
+    assert len(remembered) == 1
+    world.check("e1", "", {"kind": "order"})
+    world.check("e1", "", {"kind": "order", "id": "x" * 2_000})
+    assert len(remembered) == 1
+    for number in range(20):
+        world.check("e1", "", {"kind": "bill", "id": number})
+    assert len(remembered) == 1
+    world.check("e1", "", {"kind": "order"})
