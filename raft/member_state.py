@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from raft.configuration import Configuration
 from raft.entry import REGULAR
-from raft.errors import RaftStopped
+from raft.errors import NotNow, RaftStopped
 from raft.log import EntryLog
 from raft.machine import Machine
 from raft.messages import GroupMessage
@@ -88,6 +88,9 @@ class MemberState:
                 if kind == _REGULAR:
                     try:
                         machine.apply(index, term, data, self.now)
+                    except NotNow:
+                        self.last_applied = index - 1
+                        return
                     except Exception as error:
                         raise self.failed(f"applying entry {index} of term {term}", error) from error
 
