@@ -81,7 +81,8 @@ class MemberState:
     def apply_committed(self) -> None:
         """Give the machine what is committed and not applied."""
         machine = self.machine
-        while self.last_applied < self.commit_index:
+        is_waiting = False
+        while self.last_applied < self.commit_index and not is_waiting:
             for entry in self.log.entries_between(self.last_applied + 1, self.commit_index):
                 data, index, term, kind = entry
                 self.last_applied = index
@@ -90,7 +91,8 @@ class MemberState:
                         machine.apply(index, term, data, self.now)
                     except NotNow:
                         self.last_applied = index - 1
-                        return
+                        is_waiting = True
+                        break
                     except Exception as error:
                         raise self.failed(f"applying entry {index} of term {term}", error) from error
 
