@@ -30,6 +30,10 @@ class CorruptLog(RaftError, StorageError):
         self.reason = reason
 
 
+class NotNow(RaftError):
+    """A machine cannot do this before something has come that it waits for; nothing has changed."""
+
+
 class FolderGivenUp(RaftError, StorageError):
     """A folder that must not be used any more: it has forgotten, or its node was removed. The text says which."""
 

@@ -158,6 +158,13 @@ class Group:
         self._dirty[self.group_id] = self
         self._running_member().leave_segment(segment)
 
+    def go_on(self) -> None:
+        """What the machine has waited for is there: what it did not apply, or export, is tried again. Raises
+        RaftStopped."""
+        self._dirty[self.group_id] = self
+        self._running_member()
+        self.settle()
+
     def take_checkpoint(self) -> bool:
         """The machine has something to gain by a checkpoint now. Returns whether one was written; not while the last
         one waits for the disk, or when nothing was applied since."""

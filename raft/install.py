@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from raft.configuration import Configuration
+from raft.errors import NotNow
 from raft.messages import InstallChunk
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 class InstallSender:
-    """One install on its way to one member: the state as of `index`."""
+    """One install on its way to one member: the state as of `index`. Raises NotNow."""
 
     def __init__(
         self, member: Member, install_id: int, index: int, term: int, configuration: Configuration
@@ -34,6 +35,8 @@ class InstallSender:
         self._chunks: Iterator[bytes] | None
         try:
             self._chunks = member.machine.export()
+        except NotNow:
+            raise
         except Exception as error:
             raise member.failed("beginning an export", error) from error
         self._number = 0
@@ -41,7 +44,7 @@ class InstallSender:
         self._in_flight_bytes = 0
 
     def take_chunks(self) -> list[InstallChunk]:
-        """What may be sent now, for the first time."""
+        """What may be sent now, for the first time. Raises NotNow: it has come to nothing."""
         taken = []
         while self._chunks is not None and self._in_flight_bytes < self._member.settings.install_in_flight_bytes:
             data = self._next_chunk(self._chunks)
@@ -67,6 +70,8 @@ class InstallSender:
     def _next_chunk(self, chunks: Iterator[bytes]) -> bytes | None:
         try:
             data = next(chunks, None)
+        except NotNow:
+            raise
         except Exception as error:
             raise self._member.failed("exporting", error) from error
         if data is not None and not 0 < len(data) <= CHUNK_BYTES:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from raft.configuration import Configuration
 from raft.entry import MEMBERSHIP, NO_OP, REGULAR
+from raft.errors import NotNow
 from raft.install import InstallSender
 from raft.membership import MembershipResult, TransferResult
 from raft.messages import Append, AppendReply, InstallReply, TimeoutNow
@@ -234,7 +235,8 @@ class Leadership:
             elif progress.next_index > log.last_index or progress.in_flight_bytes >= limit:
                 return
             if progress.next_index <= log.base_index:
-                self._begin_install(progress)
+                if not self._begin_install(progress):
+                    return
                 continue
             append = self._append_from(progress.next_index)
             self.member.send(name, append)
@@ -258,18 +260,28 @@ class Leadership:
             self._shared[next_index] = append
         return append
 
-    def _begin_install(self, progress: Progress) -> None:
+    def _begin_install(self, progress: Progress) -> bool:
+        """Returns whether one was begun; else it is tried again in another turn."""
         member = self.member
         index = member.last_applied
         term = member.log.term_at(index)
         assert term is not None
         self._install_count += 1
         configuration = member.log.configuration_at(index)
-        progress.begin_install(InstallSender(member, self._install_count, index, term, configuration))
+        try:
+            progress.begin_install(InstallSender(member, self._install_count, index, term, configuration))
+        except NotNow:
+            return False
+        return True
 
     def _send_install(self, name: str, progress: Progress) -> None:
         if progress.install is not None:
-            for chunk in progress.install.take_chunks():
+            try:
+                chunks = progress.install.take_chunks()
+            except NotNow:
+                progress.probe(progress.next_index)
+                return
+            for chunk in chunks:
                 self.member.send(name, chunk)
 
     def connected(self, name: str, is_connected: bool) -> None:

@@ -7,10 +7,12 @@ from typing import Any, Protocol
 
 
 class Machine(Protocol):
-    """A deterministic state machine. An exception out of any of its methods stops the node."""
+    """A deterministic state machine. An exception out of any of its methods stops the node, but for NotNow where that
+    is said."""
 
     def apply(self, index: int, term: int, data: bytes, now: int) -> None:
-        """A committed entry, in order, once per state. `now` is this node's time, so no part of the state."""
+        """A committed entry, in order, once per state. `now` is this node's time, so no part of the state. Raises
+        NotNow: it is given the same one later again, at the latest after Group.go_on."""
 
     def checkpoint(self) -> list[bytes]:
         """Chunks that recreate the state as of the last apply on this node, with what the same sync or an earlier one
@@ -21,7 +23,8 @@ class Machine(Protocol):
 
     def export(self) -> Iterator[bytes]:
         """Self-contained chunks of at most 256 KiB: the state as of this call, even though applies go on meanwhile.
-        `close` is called on it when it is abandoned, if it has that method."""
+        `close` is called on it when it is abandoned, if it has that method. Raises NotNow, as the iterator may: another
+        one is asked for later."""
 
     def begin_install(self) -> None:
         """Chunks of another member's `export` follow. The state of now stays, and is applied to, until end_install."""

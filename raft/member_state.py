@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from raft.configuration import Configuration
 from raft.entry import REGULAR
-from raft.errors import RaftStopped
+from raft.errors import NotNow, RaftStopped
 from raft.log import EntryLog
 from raft.machine import Machine
 from raft.messages import GroupMessage
@@ -81,13 +81,18 @@ class MemberState:
     def apply_committed(self) -> None:
         """Give the machine what is committed and not applied."""
         machine = self.machine
-        while self.last_applied < self.commit_index:
+        is_waiting = False
+        while self.last_applied < self.commit_index and not is_waiting:
             for entry in self.log.entries_between(self.last_applied + 1, self.commit_index):
                 data, index, term, kind = entry
                 self.last_applied = index
                 if kind == _REGULAR:
                     try:
                         machine.apply(index, term, data, self.now)
+                    except NotNow:
+                        self.last_applied = index - 1
+                        is_waiting = True
+                        break
                     except Exception as error:
                         raise self.failed(f"applying entry {index} of term {term}", error) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from amqp_broker.management.refused import FAILED, Refused
+from amqp_broker.management.refused import FAILED, Refused, precondition
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps
@@ -28,7 +28,17 @@ def figures_of(queue: Queue) -> StreamFigures | None:
     try:
         return source.figures()
     except (CorruptRecord, OSError) as error:
-        raise Refused(FAILED, f"queue '{queue.name}' cannot be read: {error}") from None
+        raise unreadable(queue, source, error) from None
+
+
+def unreadable(queue: Queue, source: StreamSource, error: Exception) -> Refused:
+    """What is answered where a page is damaged, which is had from another node if one has it."""
+    if source.mend(error):
+        return precondition(
+            f"queue '{queue.name}': a page of it cannot be read on this node, and is had from another one: try again "
+            f"in a moment"
+        )
+    return Refused(FAILED, f"queue '{queue.name}' cannot be read: {error}")
 
 
 def stat(queue: Queue, read_first: ReadFirst) -> Steps:
@@ -113,7 +123,7 @@ def find(queue: Queue, time: int, read_first: ReadFirst) -> Steps:
         try:
             offsets.append({"name": part.name, "offset": source.find(time)})
         except (CorruptRecord, OSError) as error:
-            raise Refused(FAILED, f"queue '{part.name}' cannot be read: {error}") from None
+            raise unreadable(part, source, error) from None
         yield None
     return {"partitions": offsets}
 

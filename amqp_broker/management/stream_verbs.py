@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import ChannelException
 from amqp_broker.management import partition_verbs
 from amqp_broker.management.partition_verbs import ReadFirst, changed
-from amqp_broker.management.refused import FAILED, Refused, not_found, precondition
+from amqp_broker.management.refused import not_found, precondition
 from amqp_broker.management.request import Request
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.awaited_read import AwaitedRead
@@ -98,7 +98,7 @@ class StreamVerbs:
         try:
             figures = source.figures()
         except (CorruptRecord, OSError) as error:
-            raise Refused(FAILED, f"queue '{queue.name}' cannot be read: {error}") from None
+            raise partition_verbs.unreadable(queue, source, error) from None
         found: JsonObject = {"name": queue.name, "vhost": queue.declaration.vhost, "consumers": queue.consumer_count()}
         if figures is None:
             return {**found, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0,
@@ -136,7 +136,7 @@ class StreamVerbs:
         try:
             return {"offset": source.find(time)}
         except (CorruptRecord, OSError) as error:
-            raise Refused(FAILED, f"queue '{queue.name}' cannot be read: {error}") from None
+            raise partition_verbs.unreadable(queue, source, error) from None
 
     def _trim(self, request: Request) -> Steps:
         first = request.number("before", None, 0, _MOST_OFFSET)

@@ -25,6 +25,7 @@ from queues.quorum.cursor_ready import ABSENT, CursorReady
 from queues.quorum.cursor_settings import CursorSettings
 from queues.quorum.queue import QueueStatistics, QuorumQueue, Sink
 from queues.reason import Reason
+from storage.errors import CorruptRecord
 
 if not cython.compiled:
     from queues.message import make_entry
@@ -92,6 +93,13 @@ class CursorQueue(QuorumQueue):
             shown.returns, shown.is_redelivered = entry.returns, entry.is_redelivered
             yield held._replace(delivery=shown)
 
+    def is_looking(self, clock: int) -> bool:
+        """Whether it reads with the next entry of the log, whatever that is about."""
+        place = self.place
+        if self.message_ttl >= 0 and not place.knows_expiry(clock):
+            return True
+        return place.may_go_on and self._has_credit()
+
     # -- what QueueRules asks of its host ------------------------------------------------------------------------------
 
     def give(self, entry: Entry, consumer: Any, now: int) -> int:
@@ -99,7 +107,12 @@ class CursorQueue(QuorumQueue):
         taker: QuorumConsumer = consumer
         if not self.sink.tells(taker.origin):
             return QuorumQueue.give(self, entry, taker, now)
-        message = self.message_of(entry)
+        try:
+            message = self.message_of(entry)
+        except (CorruptRecord, OSError):  # it comes again, and its page is looked at before that (foresight.py)
+            QuorumQueue.give(self, entry, taker, now)
+            self.sink.unread(taker)
+            return 0
         assert message is not None  # what is ready is in the stream
         entry.message = message
         QuorumQueue.give(self, entry, taker, now)

@@ -17,6 +17,7 @@ cdef class CursorReady(Ready):
     cdef public dict keys
     cdef public object resting
     cdef public Py_ssize_t looked
+    cdef public unsigned long long sure
     cdef object _finder
     cdef object _reader
     cdef tuple _span

@@ -48,6 +48,8 @@ LOOK_AHEAD = 10_000
 _MOST_RESTING = MOST_RESTING
 #: So many records at most are looked at with one entry of the log for messages that are wanted; others with the next.
 LOOKED_AT_ONCE = 10_000
+#: So many pages at most are looked at ahead of an entry of the log.
+_PAGES_AHEAD = 8
 
 
 def _absent() -> Message:
@@ -69,7 +71,8 @@ class CursorReady(Ready):
     resting: what came back and rests; what retention takes of it is lost when it comes again.
     lost: how many messages retention has taken before anybody got them. is_begun: its start was found; is_gone: the
     stream is no more. waiting: offsets by key, in order; waits: how many. keys: those that are out.
-    looked: at how many records for the present entry of the log; 0 behind it."""
+    looked: at how many records for the present entry of the log; 0 behind it. sure: before this offset pages were
+    looked at ahead, since the one with `next` had to be read."""
 
     def __init__(self, pager: Pager, queue_id: int) -> None:
         super().__init__(pager, queue_id)
@@ -82,7 +85,7 @@ class CursorReady(Ready):
         self.waits = 0
         self.keys: dict[int, None] = {}
         self.resting = RestingOffsets()
-        self.looked = 0
+        self.looked = self.sure = 0
         # Of what is looked at, and of what is delivered, which may be far behind that.
         self._finder, self._reader = RecordFinder(), RecordFinder()
         self._span = (0, 0, 0)  # of a chunk: its first offset, that behind it, and its time
@@ -165,6 +168,30 @@ class CursorReady(Ready):
         stored, at = found
         chunk = stored.chunk
         return get_record(chunk.octets, at, entry.sequence, stored.time, self.pager.addresses)
+
+    def look_ahead(self) -> None:
+        """Before an entry of the log is applied that may make it take something: the pages that it may come to with it
+        can be read. Raises CorruptRecord, OSError; nothing has changed then."""
+        stream = self.stream
+        if stream is None:
+            return
+        log = stream.log
+        if self.head:
+            log.look_at(self.head[0].sequence)
+        begin = max(self.next, log.first)
+        if begin >= log.next:
+            return
+        if not log.is_in_ram(begin):
+            self.sure = log.look_at(begin)
+        reads_all = self._is_filtered or self._has_key_order or self._ttl >= 0
+        span = LOOKED_AT_ONCE if reads_all else 1
+        end = min(log.next, begin + span)
+        for _ in range(_PAGES_AHEAD):
+            if self.sure >= end:
+                break
+            self.sure = log.look_at(max(self.sure, begin))
+        if self._ttl >= 0:
+            self.time_of(begin)
 
     # -- taking --------------------------------------------------------------------------------------------------------
 
@@ -269,6 +296,13 @@ class CursorReady(Ready):
         if self.head:
             return int(self.head[0].expires_at)
         return self._expiry_of(self.next) if self.unread and not self._is_full() else 0
+
+    def knows_expiry(self, clock: int) -> bool:
+        """Whether it is known without reading that nothing in the stream has expired."""
+        if not self.unread:
+            return True
+        first, end, time = self._span
+        return bool(first <= self.next < end and time + self._ttl > clock)
 
     # -- giving back ---------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.effects import (
     Cancel,
     Confirmed,
+    Delivered,
     Discarded,
     Effect,
     Gone,
@@ -59,6 +60,7 @@ from queues.quorum.traffic import Enqueue, Settle
 from queues.stream import execution as stream_execution
 from queues.stream.commands import STREAM_COMMANDS, OpenStream
 from queues.stream.stream import Stream
+from storage.errors import CorruptRecord
 
 if not cython.compiled:
     from queues.quorum.effects import make_delivered
@@ -494,6 +496,14 @@ class Execution(Sink):
         """Look at the queue again when it is due."""
         self._watch_at(queue.queue_id, queue.due_at(self.state.clock))
 
+    def _watch_restored(self, queue: QuorumQueue) -> None:
+        """The same of one that was not here before: where it cannot be read when it is due, that is found with the next
+        entry, before which it can be mended."""
+        try:
+            self._watch(queue)
+        except (CorruptRecord, OSError):
+            self._watch_at(queue.queue_id, max(1, self.state.clock))
+
     def _watch_stream(self, stream: Stream) -> None:
         """The same for a stream in which something has happened; and the own node is told of that."""
         self._watch_at(stream.queue_id, stream.due_at(self.state.clock))
@@ -540,11 +550,21 @@ class Execution(Sink):
                 make_delivered(consumer.consumer_id, delivery_id, entry.message, entry.is_redelivered, entry.returns)
             )
 
+    def unread(self, consumer: QuorumConsumer) -> None:
+        """See Sink: whoever is to hear of it gives it back."""
+        effects = self.effects if consumer.origin == self.own_node else self.feeds[consumer.origin].effects
+        last = effects[-1] if effects else None
+        if isinstance(last, Delivered):
+            effects[-1] = Unreadable(last.consumer, last.delivery_id)
+
     def _deliver_again(
         self, consumer: QuorumConsumer, delivery_id: int, entry: Entry, effects: list[Effect]
     ) -> None:
         """Something was handed to a consumer of a node while it was away."""
-        message = consumer.queue.message_of(entry)
+        try:
+            message = consumer.queue.message_of(entry)
+        except (CorruptRecord, OSError):  # it comes again, and its page is looked at before that (foresight.py)
+            message = None
         if message is None:
             effects.append(Unreadable(consumer.consumer_id, delivery_id))
         else:
@@ -640,7 +660,7 @@ class Execution(Sink):
             counted = old.queues.get(queue_id)
             if counted is not None:
                 queue.keep_counts(counted)
-            self._watch(queue)
+            self._watch_restored(queue)
         for stream in state.streams.values():
             self._watch_stream(stream)
         origin = state.origins.get(self.own_node)

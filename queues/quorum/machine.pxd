@@ -10,6 +10,9 @@ cdef class QueueGroupMachine:
     cdef public object _install
     cdef public object placer
     cdef public dict _proposed
+    cdef public object entry_waits
+    cdef public object export_waits
+    cdef bint _looks
     cdef dict __dict__  # checks put themselves in front of `apply`
 
     @cython.locals(proposed=tuple)

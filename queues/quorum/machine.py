@@ -23,6 +23,7 @@ from queues.quorum.digest import digest_of
 from queues.quorum.effects import Effect
 from queues.quorum.execution import Execution
 from queues.quorum.feed import Heard, heard_by
+from queues.quorum.foresight import look_first
 from queues.quorum.image import capture, chunks_of
 from queues.quorum.image_reader import ImageReader, read_image
 from queues.quorum.leases import QuorumLease
@@ -33,6 +34,7 @@ from queues.quorum.settings import QuorumSettings
 from queues.quorum.state import GroupState
 from queues.stream.commands import AppendChunk
 from queues.stream.compacted import Compacted
+from queues.stream.damaged import Damaged
 from queues.stream.place import Place
 from queues.stream.placement import ChunkPlacer
 from queues.stream.places import name_streams
@@ -57,7 +59,8 @@ class Log(Protocol):
 class QueueGroupMachine:
     """own_node: this node's name. pager: this group's own (its `used` counts towards the node's memory, its pages lie
     in the node's page store). stream_direct_bytes: chunks from this size on go to the files of their streams at once.
-    placer: what does that, for raft's log."""
+    placer: what does that, for raft's log. entry_waits, export_waits: for a page that cannot be read, until
+    somebody says `go_on`, or takes it away."""
 
     def __init__(self, own_node: str, pager: Pager, stream_direct_bytes: int = _NOTHING) -> None:
         self.pager = pager
@@ -67,21 +70,47 @@ class QueueGroupMachine:
         self.placer = ChunkPlacer(pager, stream_direct_bytes, self._has_stream, self._forget_folders)
         self._install: ImageReader | None = None
         self._proposed: dict[int, tuple[bytes, Batch]] = {}  # by index, what this member has proposed, as read
+        self.entry_waits: Damaged | None = None
+        self.export_waits: Damaged | None = None
+        self._looks = True
 
     # -- raft's Machine ----------------------------------------------------------------------------------------------
 
     def apply(self, index: int, term: int, data: bytes, now: int) -> None:
-        """A committed entry: one batch (commands.py); `now` is ignored. Raises Malformed if it cannot be read."""
+        """A committed entry: one batch (commands.py); `now` is ignored. Raises Malformed if it cannot be read; NotNow
+        while `entry_waits`."""
+        if self.entry_waits is not None:
+            raise self.entry_waits
         proposed = self._proposed.pop(index, None) if self._proposed else None
         if proposed is not None and proposed[0] is data:
             batch = proposed[1]
         else:
             batch = decode_batch(data, self.pager.addresses)
+        if self._execution.state.streams:
+            self._look_first(index, data, batch)
         places = self.placer.take(index)
         if places is None:
             self._execution.run(batch)
         else:
             self._run_placed(batch, places)
+
+    def _look_first(self, index: int, data: bytes, batch: Batch) -> None:
+        """Raises NotNow where the entry comes to a page that cannot be read."""
+        if not self._looks:
+            self._looks = True
+            return
+        try:
+            look_first(self._execution.state, batch)
+        except Damaged as damaged:
+            self._proposed[index] = (data, batch)
+            self.entry_waits = damaged
+            raise
+
+    def go_on(self, is_whole: bool) -> None:
+        """The page for which an entry waits is whole again, or nobody has it: then it is found out what the entry makes
+        of that, and the node may stop."""
+        self.entry_waits = None
+        self._looks = is_whole
 
     def _run_placed(self, batch: Batch, places: list[Place]) -> None:
         """Apply a batch of which chunks lie on the disk."""
@@ -119,8 +148,13 @@ class QueueGroupMachine:
         self._execution.effects = []
 
     def export(self) -> Iterator[bytes]:
-        """The state as of now for another member. It has `close`."""
-        return Export(capture(self._execution.state, False), self.pager, self._places)
+        """The state as of now for another member. It has `close`. Raises NotNow while `export_waits`."""
+        if self.export_waits is not None:
+            raise self.export_waits
+        return Export(capture(self._execution.state, False), self.pager, self._places, self._export_damaged)
+
+    def _export_damaged(self, damaged: Damaged) -> None:
+        self.export_waits = damaged
 
     def begin_install(self) -> None:
         """Another member's state follows; this one stays until it is there."""

@@ -15,7 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from queues.message import Entry
@@ -26,6 +26,7 @@ from queues.quorum.queue import QuorumQueue
 from queues.quorum.resting import Resting
 from queues.ready import Ready
 from queues.stream.compacted import Compacted
+from queues.stream.damaged import Damaged
 
 #: Dead places of fewer octets are worth no checkpoint.
 _DEAD_BYTES = 8 * 1024 * 1024
@@ -130,10 +131,14 @@ class Places:
 
 
 class Export:
-    """An image that is sent to another member while this one goes on. It ends with its last chunk, or with `close`."""
+    """An image that is sent to another member while this one goes on. It ends with its last chunk, or with `close`.
+    on_damage: hears of what cannot be read; Damaged is raised then."""
 
-    def __init__(self, parts: list[Part], pager: Pager, places: Places) -> None:
+    def __init__(
+        self, parts: list[Part], pager: Pager, places: Places, on_damage: Callable[[Damaged], None]
+    ) -> None:
         self._chunks = chunks_of(parts, pager)
+        self._on_damage = on_damage
         self._places: Places | None = places
         places.exports += 1
 
@@ -145,6 +150,10 @@ class Export:
             return next(self._chunks)
         except StopIteration:
             self.close()
+            raise
+        except Damaged as damaged:
+            self.close()
+            self._on_damage(damaged)
             raise
 
     def close(self) -> None:

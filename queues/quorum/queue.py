@@ -62,6 +62,9 @@ class Sink:
         """A message was handed to a consumer."""
         raise NotImplementedError
 
+    def unread(self, consumer: QuorumConsumer) -> None:
+        """What was handed to it last cannot be read here."""
+
     def lettered(self, letters: Letters, entry: Entry) -> None:
         """A dead letter is in transit."""
         raise NotImplementedError

@@ -141,12 +141,12 @@ class Pass:
         while log.name_some(_PAGES, last.page.last + 1):
             yield from self._slice()
         log.succeed(last.page.last + 1, self._new)
-        self._new = Successors()  # they are the log's
+        self._new = Successors()  # they are the log's, which is so whatever comes now
         while log.let_go(_SLICE):
-            yield from self._slice()
+            yield None
         while parts:  # to forget them takes time, too
             del parts[-_PAGES:]
-            yield from self._slice()
+            yield None
 
     def _give_up(self) -> Iterator[None]:
         for number, part in enumerate(self._new.written):

@@ -27,12 +27,14 @@ from amqp_broker.octets.buffer import Buffer
 from queues.page import Page
 from queues.pager import Pager
 from queues.quorum.reader import Reader, octets_of
+from queues.stream.damaged import reading
 from queues.stream.groups import Member, ReaderGroup
-from queues.stream.log import Part, Stored, tail_octets
+from queues.stream.log import Part, Stored, StreamLog, tail_octets
 from queues.stream.marks import Mark
 from queues.stream.settings import get_settings, put_settings
 from queues.stream.shares import Share
 from queues.stream.stream import Hold, Published, Stream
+from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 
 STREAM, STREAM_NAMES, STREAM_PAGE, STREAM_TAIL, STREAM_END, STREAM_COMPACTED = 16, 17, 18, 19, 20, 21
@@ -108,9 +110,10 @@ def stream_pieces(stream: Stream) -> Iterator[bytes]:
 class StreamPart:
     """A page as it was at the capture: its octets, or where they are."""
 
-    def __init__(self, queue_id: int, part: Part) -> None:
+    def __init__(self, log: StreamLog, part: Part) -> None:
         page = part.page
-        self._queue_id = queue_id
+        self._log = log
+        self._part = part
         self._time = part.time
         self._records = page.count
         self._first = page.first
@@ -119,7 +122,7 @@ class StreamPart:
         self._size = part.taken
 
     def encode(self, pager: Pager) -> tuple[int, bytes]:
-        """As a record. Raises CorruptRecord, OSError where the page has to be read."""
+        """As a record. Raises Damaged where the page has to be read."""
         buffer = Buffer()
         buffer.put_u64(self._records)
         buffer.put_u64(self._first)
@@ -127,8 +130,16 @@ class StreamPart:
         data = self._data
         if data is None:
             assert self._location is not None  # what is not in RAM is on disk
-            data = pager.page_store.read(self._queue_id, self._location, self._size)
+            with reading(self._log.queue_id):
+                data = self._read(pager, self._location)
         return STREAM_PAGE, buffer.take() + data
+
+    def _read(self, pager: Pager, location: PageLocation) -> bytes:
+        try:
+            return pager.page_store.read(self._log.queue_id, location, self._size)
+        except (CorruptRecord, OSError):
+            self._log.damaged = self._part
+            raise
 
 
 class StreamTail:
@@ -152,7 +163,7 @@ def stream_parts(stream: Stream, names_places: bool) -> list[StreamPart | Stream
         parts.append((STREAM_NAMES, bytes(log.names)))
         if log.packed:
             parts.append((STREAM_PACKED, log.packed.to_bytes(8, "big")))
-    parts += [StreamPart(stream.queue_id, part) for part in (log.unnamed() if names_places else log.parts())]
+    parts += [StreamPart(log, part) for part in (log.unnamed() if names_places else log.parts())]
     tail = log.tail()
     if tail:
         parts.append(StreamTail(tail))

@@ -282,6 +282,22 @@ class StreamLog:
                 return self.chunk_at(self._parts[page].page.last + 1)
         return chunks[place]
 
+    def is_in_ram(self, offset: int) -> bool:
+        """Whether this offset can be had without reading."""
+        place = bisect_right(self._parts, max(offset, self.first), key=_first_of) - 1
+        return place < 0 or self._parts[place].page.last < offset or self._parts[place].page.data is not None
+
+    def look_at(self, offset: int) -> int:
+        """The page with this offset is read, if it is not in RAM. Returns the offset behind it, or `next`. Raises as
+        `chunk_at` does."""
+        offset = max(offset, self.first)
+        place = bisect_right(self._parts, offset, key=_first_of) - 1
+        if place < 0 or self._parts[place].page.last < offset:
+            return self.next
+        if self._parts[place].page.data is None:
+            self._read(place)
+        return self._parts[place].page.last + 1
+
     def chunks(self, offset: int) -> Iterator[Stored]:
         """The stored chunks from the one with this offset on, and what is appended meanwhile. Raises as `chunk_at`
         does."""

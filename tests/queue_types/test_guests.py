@@ -132,6 +132,31 @@ def test_a_numbered_producer_of_a_guest_is_heard_once_over_a_change_of_leaders(c
     assert confirmed(client) == 6
 
 
+@pytest.mark.parametrize("is_member", [False, True])
+def test_a_consumer_that_its_node_has_forgotten_is_ended(
+    cluster: NodeCluster, is_member: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many deliveries come for it: it is said once, and what it was given goes to others."""
+    guest = guest_of(cluster)
+    name = next(each for each in cluster.names if (each != guest) is is_member)
+    client = cluster.nodes[name].client(1)
+    answer(cluster, client, consume("q"))
+    here = group(cluster.nodes[name])
+    here.delivery_owners.clear()
+    sent = [b"%d" % number for number in range(50)]
+    publish(cluster.nodes["n1"].client(1), *sent[:40])
+    cluster.run(500)
+    assert caplog.text.count("is not known here") == 1
+    assert here.strayed == 40
+    other = cluster.nodes["n2"].client(1)
+    other.send(1, consume("q"))
+    publish(cluster.nodes["n1"].client(1), *sent[40:])
+    cluster.run(500)
+    assert [event.body for event in other.take() if event.method.name == "basic.deliver"] == sent
+    assert here.strayed == 40
+    members_agree(cluster)
+
+
 def test_a_member_that_leaves_goes_on_as_a_guest(cluster: NodeCluster) -> None:
     leader = cluster.leader(GROUP)
     leaving = next(name for name in listed(cluster) if name != leader)

@@ -20,6 +20,8 @@ cdef class CommandSink(WriteGroup):
     cdef long long _to_hand_out
     cdef object _late
     cdef bint _is_handing_out
+    cdef public long long strayed
+    cdef dict _strangers
 
     cpdef object submit(self, object command, object receipt=*)
     cpdef void touch(self) except *

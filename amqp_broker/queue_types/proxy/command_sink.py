@@ -74,6 +74,8 @@ _HANDED_AT_ONCE = HANDED_AT_ONCE
 #: One that came back, for which a header is made that says how often, counts as so many.
 REMADE = 8
 _REMADE = REMADE
+#: So many consumers that are not known here are remembered, those that came last.
+_MOST_STRANGERS = 1000
 _TAKEN: int = PublishOutcome.TAKEN
 
 
@@ -95,7 +97,8 @@ class DetachReceipt(Receipt):
 class CommandSink(WriteGroup):
     """holders: the consumers by number, until it is known that they are gone. settling: those that have something to
     settle at the end of the turn. rest_ms: for how long that may rest, if the sink lets it. background: where the rest
-    of very many deliveries is handed out, None to hand out any number at once. may_hand_out: some more now."""
+    of very many deliveries is handed out, None to hand out any number at once. may_hand_out: some more now. strayed: how
+    many deliveries were for nobody that is known here."""
 
     is_local = False
 
@@ -111,6 +114,8 @@ class CommandSink(WriteGroup):
         self.settling: list[ProxyConsumer] = []
         self._fetching: dict[int, tuple[ProxyConsumer, Fetched]] = {}
         self._tallying: deque[Tallied] = deque()
+        self.strayed = 0
+        self._strangers: dict[int, None] = {}
 
     # -- what a subclass does ------------------------------------------------------------------------------------------
 
@@ -241,10 +246,21 @@ class CommandSink(WriteGroup):
                         effect.delivery_id, effect.message, effect.redelivered, effect.delivery_count
                     )
                 else:
-                    log.error("a delivery for consumer %d, which is not known here, waits for the end of the session",
-                              effect.consumer)  # fmt: skip
+                    self._end_stranger(effect.consumer)
             else:
                 self.take_effect(effect)
+
+    def _end_stranger(self, consumer: int) -> None:
+        """A delivery is for a consumer of which this node knows nothing: it is ended, and what it was given returns to
+        its queue. Until that is applied more may come for it."""
+        self.strayed += 1
+        if consumer not in self._strangers:
+            if len(self._strangers) >= _MOST_STRANGERS:
+                del self._strangers[next(iter(self._strangers))]
+            self._strangers[consumer] = None
+            log.error("consumer %d has deliveries and is not known here: it is ended, and they go back to their queue; "
+                      "report it", consumer)  # fmt: skip
+            self.submit(Detach(consumer, True, 0))
 
     def begin_effects(self) -> None:
         """Effects have come: so much of them is handed out at once."""

@@ -29,6 +29,8 @@ cdef class QueueGroup(CommandSink):
     cdef long long _left_term
     cdef long long _left_at
     cdef public object feeds
+    cdef object _damaged
+    cdef public bint goes_on
     cdef dict _serving
     cdef QuorumGroups _groups
     cdef long long _node_down_ms

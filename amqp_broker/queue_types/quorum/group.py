@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.proxy.command_sink import CommandSink
+from amqp_broker.queue_types.quorum.damaged_pages import DamagedPages
 from amqp_broker.queue_types.quorum.dead_letters import DeadLetterPublisher
 from amqp_broker.queue_types.quorum.guest import Guest, Leaving
 from amqp_broker.queue_types.quorum.guest_feeds import GuestFeeds
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from queues.message import Message
     from queues.queue import Queue
     from queues.store import MessageStore
+    from queues.timers import Timers
 
 log = logging.getLogger("amqp_broker.proxies")
 
@@ -123,6 +125,7 @@ class GroupHost(Protocol):
     store: MessageStore
     background: Background
     metadata: Metadata
+    timers: Timers
     random_bytes: Callable[[int], bytes]
 
     @property
@@ -170,7 +173,7 @@ class Filling(Protocol):
 class QueueGroup(CommandSink):
     """raft: the group, open, with this machine. queues: those that the metadata have, by id. guest: what this node
     does while it is no member, None while it is one, or nobody has named the members. feeds: of the guests of this
-    member."""
+    member. goes_on: what its log has waited for may be there."""
 
     def __init__(
         self, raft: Group, machine: QueueGroupMachine, pager: Pager, groups: QuorumGroups, host: GroupHost,
@@ -201,6 +204,8 @@ class QueueGroup(CommandSink):
         self._steps: Iterator[None] = iter(())  # of queues that hear that this node is no member any more
         self._left_term = 0  # of a leader that has said that this node is no member any more; 0: nobody has
         self._left_at = 0  # where the log ended then
+        self._damaged = DamagedPages(self)
+        self.goes_on = False
         self.feeds = GuestFeeds(self, groups.send_answer)
         self._serving = self.feeds.serving
         self._discard = self.machine.discard_some
@@ -519,6 +524,8 @@ class QueueGroup(CommandSink):
         effects = machine.take_effects()
         if effects:
             self.absorb_effects(effects, now)
+        if machine.entry_waits is not None or machine.export_waits is not None:
+            self._damaged.look()
         if self._serving:
             self.feeds.work()
         if self._timed:
@@ -665,6 +672,10 @@ class QueueGroup(CommandSink):
         """What the turn has to say to the group is proposed, or goes to the leader."""
         if self.machine.wants_checkpoint:
             self.raft.take_checkpoint()
+        if self.goes_on:
+            self.goes_on = False
+            self.raft.go_on()
+            self.absorb(now)
         if self._filling:
             filling, self._filling = self._filling, []
             for each in filling:

@@ -7,7 +7,8 @@
 Invariants:
 1. What is taken has all offsets of the page, and as many octets as it had: nothing else that is kept of it changes. Of
    the oldest page, a part of which retention has taken, other members may have the rest alone: then that is the page.
-2. A page is mended while no pass writes the pages of its stream anew, and none begins meanwhile.
+2. A page is mended while no pass writes the pages of its stream anew, and none begins meanwhile. One that is under way
+   gives way within a slice and what it has to read or write for it.
 3. What was mended and cannot be read again at once is not mended again: the disk is what has to be.
 """
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker")
 
-#: A pass that is under way is looked at so often, milliseconds.
+#: A pass that gives way is looked at so often, milliseconds.
 _LOOK_MS = 20
 #: All are asked so often while retention takes what was asked for.
 _ROUNDS = 5
@@ -97,7 +98,7 @@ class Mender:
 
     def _steps(self, stream: Stream, part: Part, nodes: list[str]) -> Steps:
         queue, page = self._queue, part.page
-        while queue.is_rewritten:
+        while queue.stop_rewriting():
             yield self._pause()
         for _ in range(_ROUNDS):
             first = max(page.first, stream.first)

@@ -327,10 +327,12 @@ class StreamQueue(LogQueue):
         """Whether a page of it is written anew that could not be read."""
         return self._mender is not None and self._mender.is_busy
 
-    @property
-    def is_rewritten(self) -> bool:
-        """Whether a pass over its pages is under way."""
-        return any(each is not None and each.is_under_way for each in (self.compactor, self._packer))
+    def stop_rewriting(self) -> bool:
+        """No pass over its pages goes on. Returns whether one has to end yet, which is soon."""
+        under_way = [each for each in (self.compactor, self._packer) if each is not None and each.is_under_way]
+        for each in under_way:
+            each.give_way()
+        return bool(under_way)
 
     def _mended(self, reader: StreamReader, error: Exception, is_whole: bool) -> None:
         """The page for which a reader waits is there, or will not be."""

@@ -56,6 +56,7 @@ class Rewriter(Generic[Outcome]):
         self._task: Task | None = None
         self._timer: Timer | None = None
         self._is_ended = False
+        self._gives_way = False
         self._is_full = False
         self._damaged: Stream | None = None
         self._wait(every_ms + queue.queue_id % every_ms)  # not all streams of a node at the same time
@@ -92,9 +93,16 @@ class Rewriter(Generic[Outcome]):
         """Whether no pass is under way, and one may begin."""
         return self._task is None and not self._queue.is_being_mended
 
+    def give_way(self) -> None:
+        """Something else is to be done to the pages first: a pass that is under way finds out, and comes to nothing but
+        for what it has done already. Another one begins later."""
+        self._gives_way = self._task is not None
+
     def _is_live(self, stream: Stream) -> bool:
-        """Whether it is the stream that counts, and written anew here."""
-        return not self._is_ended and not self._queue.is_deleted and self._queue.stream() is stream
+        """Whether it is the stream that counts, and written anew here and now."""
+        queue = self._queue
+        is_over = self._gives_way or self._is_ended or queue.is_deleted
+        return not is_over and queue.stream() is stream
 
     def _begin(self, stream: Stream, steps: PassSteps[Outcome]) -> None:
         """The room is entered."""
@@ -144,6 +152,7 @@ class Rewriter(Generic[Outcome]):
 
     def _ended(self, stream: Stream, error: Exception | None, outcome: Outcome | None) -> None:
         self._task = None
+        self._gives_way = False
         if error is not None:
             self._damaged = stream
             log.error("queue '%s' is not %s here any more, as a pass over it has ended with '%s: %s': it can be "

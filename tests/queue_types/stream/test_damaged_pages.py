@@ -3,6 +3,7 @@ all the same, and it is whole again after that."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -22,12 +23,14 @@ from amqp_broker.queue_types.stream.page_frames import (
     encode_request,
 )
 from queues.quorum.reader import Malformed
+from queues.stream import compaction
 from queues.stream.commands import Compact, Trim
 from queues.stream.log import tail_octets
 from storage.errors import CorruptRecord
 from storage.page_store import page_path
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client
+from tests.node.system_service import SystemService
 from tests.queue_types.stream.test_streams_of_a_node import consume, declare, qos
 from tests.queues.stream.stream_world import tiny_pages
 
@@ -256,6 +259,71 @@ def test_a_range_is_had_again_in_a_moment() -> None:
     assert source.mend(damaged.value)
     cluster.run(500)
     assert sum(stored.chunk.records for stored in log.chunks(0)) == len(BODIES)
+
+
+class Slow:
+    """A read that is done when it is looked at for the second time."""
+
+    looked = False
+
+    def done(self) -> bool:
+        looked, self.looked = self.looked, True
+        return looked
+
+    def result(self) -> bytes:
+        return b""
+
+
+def test_a_pass_gives_way_to_what_is_to_be_mended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the pass would have taken, and it begins anew then."""
+    cluster = a_cluster(x_stream_compact=True, x_stream_key="message-id")
+    name = "n3"
+    queue = queue_of(cluster, name)
+    steps = compaction.Pass.steps
+    begun: list[compaction.Pass] = []
+
+    def endless(work: compaction.Pass) -> compaction.Steps:
+        """The first pass there only looks."""
+        if work._log is log_of(cluster, name) and not begun:
+            begun.append(work)
+            while True:
+                yield from work._wait(Slow())
+        return (yield from steps(work))
+
+    monkeypatch.setattr(compaction.Pass, "steps", endless)
+    queue.group.submit(Compact(queue.queue_id))
+    cluster.run(1000)
+    assert queue.compactor.is_under_way
+    damage(cluster, name)
+    assert found_by(reading(cluster, name)) == (BODIES, WELL)
+    cluster.run(5000)
+    assert log_of(cluster, name).compacted.below == len(BODIES)
+
+
+@pytest.mark.parametrize("has_others", [True, False])
+def test_who_asks_for_figures_has_the_page_mended(has_others: bool) -> None:
+    """`stream.stat` reads the newest page, `stream.find` that of the time."""
+    cluster = a_cluster()
+    last = len(BODIES) - 1
+    for verb, fields in (("stream.stat", {}), ("stream.find", {"time": log_of(cluster, "n2").parts()[-1].time + 1})):
+        for name in cluster.names:
+            log_of(cluster, name).page_out(1 << 40)
+            if name == "n2" or not has_others:
+                damage(cluster, name, last)
+        service = SystemService(cluster.nodes["n2"])
+        answers = []
+        for _ in range(2):
+            service.send(verb, json.dumps({"vhost": "/", "name": "s", **fields}).encode())
+            cluster.run(500)
+            answers += service.answers()
+        first, second = answers
+        assert first["ok"] is False
+        assert "try again in a moment" in first["error"]
+        assert second["ok"] is has_others
+        if not has_others:
+            assert "the checksum does not match" in second["error"]
+            return
+        cluster.run(60_000)
 
 
 def test_frames_are_read_as_they_are_written() -> None:
