@@ -6,11 +6,13 @@ from amqp_broker.routing.dead_letters cimport DeadLetters
 from amqp_broker.flow.clients cimport Clients
 from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.turn.clock cimport TurnClock
+from amqp_broker.turn.disk_counts cimport DiskCounts
+from amqp_broker.turn.sync_job cimport SyncJob
 from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from queues.pager cimport Pager, share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers
-from storage.journal cimport Journal
+from storage.journal cimport Batch, Journal
 
 cdef long long _LAZY_SYNC_MS, _LAZY_BYTES, _RELIEF_REST_MS, _MOST_LETTERS
 
@@ -78,13 +80,18 @@ cdef class Node:
     cdef object _projection
     cdef public object answers
     cdef public object timings
-    cdef public object disk_counts
+    cdef public DiskCounts disk_counts
     cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing
     cdef long long _sync_began
     cdef long long _relief_rests_until
 
+    @cython.locals(store=MessageStore, position="long long", batch=Batch)
+    cpdef SyncJob take_sync(self)
+    cdef int _count_sync(self, SyncJob job) except -1
+    @cython.locals(position="long long")
+    cpdef void synced(self, SyncJob job, long long now) except *
     cpdef void set_time(self, long long now) except *
     cpdef list take_dirty(self)
     @cython.locals(replication=Replication, groups=QuorumGroups, dropped=list, reading=list, position="long long",

@@ -73,8 +73,7 @@ class Member:
         """End a turn, and run the sync that it wants, as the server does it within its loop."""
         while True:
             turn = self.node.end_turn(self.room.now)
-            for name, frames in turn.peers:
-                self.room.members[name].inbox.append((self.name, frames))
+            self._say(turn.peers)
             for check in turn.checks:
                 check.run()
                 self.node.checked(check, self.room.now)
@@ -83,8 +82,13 @@ class Member:
             if job is not None:
                 job.run()
                 self.node.synced(job, self.room.now)
+                self._say(self.node.take_peers())
             elif not turn.checks:
                 break
+
+    def _say(self, peers: list[tuple[str, list[bytes]]]) -> None:
+        for name, frames in peers:
+            self.room.members[name].inbox.append((self.name, frames))
 
     def hear(self) -> bool:
         """Take what one other node has said, in a turn. Returns whether there was something."""

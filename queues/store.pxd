@@ -40,6 +40,11 @@ cdef class MessageStore:
     @cython.locals(buffer=Buffer)
     cpdef int append_settled(self, object queue, object ranges) except -1
     cpdef int end_turn(self) except -1
+    cpdef void synced(self, long long position) except *
+    cdef void _release_pages(self) except *
+    @cython.locals(journal=Journal)
+    cpdef void shorten(self) except *
+    cpdef object take_page_sync(self)
 
 @cython.locals(first="unsigned long long", count="unsigned long long", sequence="unsigned long long", ranges=list)
 cpdef list ranges_of(list sequences)

@@ -1,7 +1,12 @@
 cimport cython
+from raft.following cimport Following
 from raft.group cimport Group
+from raft.leadership cimport Leadership
+from raft.log cimport EntryLog
 from raft.member_state cimport MemberState
 from raft.outbox cimport Outbox
+
+cdef double _FADED
 
 cdef class RaftHost:
     cdef dict __dict__  # who watches a host puts a method of its own before one of its methods
@@ -39,18 +44,20 @@ cdef class RaftHost:
     cdef int _dispatch(self, str node_id, object message) except -1
     @cython.locals(group=Group)
     cdef int _receive(self, str node_id, object message) except -1
-    @cython.locals(group=Group)
+    @cython.locals(group=Group, log=EntryLog)
     cpdef int synced(self, long long position, long long now) except -1
     @cython.locals(group=Group)
     cpdef int end_turn(self, long long now) except -1
-    @cython.locals(member=MemberState, position="long long")
+    @cython.locals(member=MemberState, log=EntryLog, position="long long", leading=Leadership, following=Following)
     cdef void _end_group_turn(self, Group group, dict notices) except *
     cdef void _ask_disk(self, long long position) except *
     cdef void _advance(self, long long now) except *
     cdef int _enter(self, Group group) except -1
-    @cython.locals(member=MemberState)
+    @cython.locals(deadline="long long")
     cdef int _settle(self, Group group) except -1
     @cython.locals(group=Group)
     cpdef int _post(self, str peer, object message) except -1
     cdef int _hold(self, str peer, bytes frame, long long position) except -1
+    @cython.locals(next_at="long long")
+    cpdef long long due_at(self) except -1
     cdef int _put(self, str peer, bytes frame) except -1

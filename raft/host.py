@@ -55,6 +55,8 @@ _ALONG = 2
 _PATIENCE = 8
 #: While the disk stalls, so many messages wait for it; answers to heartbeats beyond that are not given at all.
 MAX_HELD = 10_000
+#: What is left, after a turn without it, of how long the own disk is known to take.
+_FADED = 0.995
 
 
 class RaftHost:
@@ -303,10 +305,11 @@ class RaftHost:
             self._disk_due_at = NEVER
         try:
             for group in self.groups.values():
-                if group.member.log.has_unsynced:
+                log = group.member.log
+                if log.position > log.synced_position:
                     self._enter(group)
-                    group.member.synced(position)
-                    self._settle(group)
+                    if group.member.synced(position):
+                        self._settle(group)
         except RaftStopped as error:
             self._fail(error)
             raise
@@ -411,30 +414,43 @@ class RaftHost:
         except RaftStopped as error:
             self._fail(error)
             raise
-        for name, beats in notices.items():
-            self._put(name, encode(CommitNotice(beats)))
+        if notices:
+            for name, beats in notices.items():
+                self._put(name, encode(CommitNotice(beats)))
         self._encoded_append, self._encoded = None, b""
 
     def _end_group_turn(self, group: Group, notices: dict[str, list[Beat]]) -> None:
         member = group.member
+        log = member.log
         member.clock = self._clock
-        member._SyncObj__tryLogCompaction()
+        if log.appended_bytes > member.log_bytes:
+            member._SyncObj__tryLogCompaction()
         role = member.role
         if isinstance(role, Leadership):
-            for name in role.end_turn():
-                beat = (group.group_id, role.term, member.commit_index, role.progress[name].sent_index)
+            leading = role
+            for name in leading.end_turn(self._disk_lag_ms):
+                beat = (group.group_id, leading.term, member.commit_index, leading.progress[name].sent_index)
                 notices.setdefault(name, []).append(beat)
-            self._notice_at = min(self._notice_at, role.notice_at)
-        elif isinstance(role, Following):
-            role.end_turn()
-        position = member.log.position
-        self._written_position = max(self._written_position, position)
-        if position <= self._synced_position:
+            if leading.notice_at < self._notice_at:
+                self._notice_at = leading.notice_at
+            position = log.position
+            if position > self._written_position:
+                self._written_position = position
+            if position > self._synced_position:
+                if leading.needs_own_disk(self._disk_lag_ms):
+                    self._ask_disk(position)
+                else:
+                    self._disk_lag_ms *= _FADED  # what is not measured is forgotten
+                    self._disk_due_at = min(self._disk_due_at, leading.disk_due_at)
             return
-        if not isinstance(role, Leadership) or role.needs_own_disk(self._disk_lag_ms):
+        if isinstance(role, Following):
+            following = role
+            following.end_turn()
+        position = log.position
+        if position > self._written_position:
+            self._written_position = position
+        if position > self._synced_position:
             self._ask_disk(position)
-        else:
-            self._disk_due_at = min(self._disk_due_at, role.disk_due_at)
 
     def _ask_disk(self, position: int) -> None:
         """Somebody waits for the own disk."""
@@ -446,8 +462,18 @@ class RaftHost:
         """When `tick` is due, in the time that `now` counts; None without groups."""
         if not self.groups or not self._has_time:
             return None
-        next_at = min(self._heartbeat_at, self._election_at, self._notice_at, self._disk_due_at)
-        return self._now + max(0, next_at - self._clock)
+        return self.due_at()
+
+    def due_at(self) -> int:
+        """The same of a host with groups."""
+        next_at = self._heartbeat_at
+        if self._election_at < next_at:
+            next_at = self._election_at
+        if self._notice_at < next_at:
+            next_at = self._notice_at
+        if self._disk_due_at < next_at:
+            next_at = self._disk_due_at
+        return self._now + (next_at - self._clock if next_at > self._clock else 0)
 
     def live_bytes(self) -> int:
         """What the journal has to hold of all groups, octets, about: their last checkpoints, and what follows them."""
@@ -492,8 +518,9 @@ class RaftHost:
     def _settle(self, group: Group) -> None:
         """Something has happened in a group."""
         group.settle()
-        member = group.member
-        self._election_at = min(self._election_at, member.deadline)
+        deadline = group.member.deadline
+        if deadline < self._election_at:
+            self._election_at = deadline
         self.dirty[group.group_id] = group
 
     def _post(self, peer: str, message: GroupMessage) -> None:

@@ -23,6 +23,9 @@ cdef class Leadership:
     cdef public long long disk_due_at
     cdef long long _awaited_index
     cdef bint _is_overdue
+    cdef readonly bint _is_resting
+    cdef long long _seen_index
+    cdef long long _unsent_bytes
 
     cpdef bint propose(self, bytes data) except -1
     @cython.locals(member=MemberState, progress=Progress, index="long long", matches=list)
@@ -35,8 +38,12 @@ cdef class Leadership:
     cpdef bint on_beat_reply(self, str sender, long long sent_index, long long match_index) except -1
     cdef int _matched(self, Progress progress, long long index) except -1
     @cython.locals(member=MemberState, progress=Progress, commit_index="long long", last_index="long long",
-                   untold=list, notices=list)
-    cpdef list end_turn(self)
+                   may_rest=bint, is_due=bint, concerns_all=bint, is_waiting=bint, is_told_now=bint, notices=list)
+    cpdef list end_turn(self, double disk_lag_ms=*)
+    @cython.locals(member=MemberState, needed=Py_ssize_t, each=Progress, ready=list)
+    cdef bint _choose_needed(self, double disk_lag_ms) except -1
+    @cython.locals(each=Progress, clock="long long")
+    cdef int _note_delay(self) except -1
     @cython.locals(log=EntryLog, limit="long long", size="long long", entry=tuple, data=bytes, entries=list)
     cdef void _send_entries(self, str name, Progress progress) except *
     @cython.locals(member=MemberState, log=EntryLog)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: The own disk is spared where a commit without it comes at most so much later than with it, milliseconds.
 _SPARED_MS = 2.0
+#: Entries rest for members that are not needed for a majority up to so many octets.
+REST_BYTES = 64 * 1024
+_REST_BYTES = REST_BYTES
 
 
 class Leadership:
@@ -56,6 +59,10 @@ class Leadership:
         self.disk_due_at = NEVER
         self._awaited_index = 0
         self._is_overdue = False
+        # Entries that members which are not needed for a majority get later.
+        self._is_resting = False
+        self._seen_index = 0
+        self._unsent_bytes = 0
 
     @property
     def leader(self) -> str:
@@ -79,6 +86,7 @@ class Leadership:
             return False
         log = self.member.log
         log.add(data, log.last_index + 1, self.term, REGULAR)
+        self._unsent_bytes += len(data)
         return True
 
     def advance_commit(self) -> None:
@@ -101,6 +109,8 @@ class Leadership:
         it about as soon, and the own one has it with the next sync, or `own_disk_wait_ms` later if it is not committed
         (decision 0024)."""
         member = self.member
+        if self._is_resting:
+            return member.commit_index < member.log.last_index
         if self._is_overdue and self._awaited_index == member.commit_index:
             return True
         self._is_overdue = False
@@ -193,34 +203,81 @@ class Leadership:
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
-    def end_turn(self) -> list[str]:
-        """Send what can be sent. Returns who should be told of a new commit index by a notice."""
+    def end_turn(self, disk_lag_ms: float = 0.0) -> list[str]:
+        """Send what can be sent. Returns who should be told of a new commit index by a notice. disk_lag_ms: of the own
+        disk."""
         if self._has_learners:
             self._promote()
         member = self.member
         commit_index = member.commit_index
         last_index = member.log.last_index
-        self._shared.clear()
-        untold = []
+        if self._shared:
+            self._shared.clear()
+        may_rest = False
+        if last_index != self._seen_index or self._is_resting:
+            self._seen_index = last_index
+            may_rest = self._choose_needed(disk_lag_ms)
+        is_due = member.clock >= self.notice_at
+        if is_due and self._is_resting and commit_index < last_index:
+            self._note_delay()
+        concerned = member.machine.take_concerned()
+        concerns_all = concerned is None
+        is_waiting = self._is_resting = False
+        notices: list[str] = []
         for name, progress in self.progress.items():
             if not progress.is_connected:
                 continue
+            is_told_now = is_due or concerns_all or bool(concerned and name in concerned)
             if progress.next_index <= last_index or progress.state is not REPLICATE:
+                if may_rest and not progress.is_needed and not is_told_now:
+                    self._is_resting = True
+                    continue
                 self._send_entries(name, progress)
             if progress.told_commit_index < commit_index and progress.state is REPLICATE:
-                untold.append(name)
-        concerned = member.machine.take_concerned()
-        notices = []
-        for name in untold:
-            if concerned is None or name in concerned or member.clock >= self.notice_at:
-                progress = self.progress[name]
-                progress.told_commit_index = commit_index
-                notices.append(name)
-        if len(notices) == len(untold):
+                if is_told_now:
+                    progress.told_commit_index = commit_index
+                    notices.append(name)
+                else:
+                    is_waiting = True
+        if not self._is_resting:
+            self._unsent_bytes = 0
+        if not is_waiting and not self._is_resting:
             self.notice_at = NEVER
         elif self.notice_at == NEVER:
             self.notice_at = member.clock + member.settings.notice_ms
         return notices
+
+    def _choose_needed(self, disk_lag_ms: float) -> bool:
+        """Which members are needed for a majority, with the own disk. Returns whether the others get their entries
+        later, many at once: with the next that concern them, or after `notice_ms` (decision 0047)."""
+        member = self.member
+        others = self._others
+        needed = self._majority - 1
+        if not needed or len(others) <= needed or not self._is_voter or not member.settings.notice_ms:
+            return False
+        if self.is_transferring or self._has_learners or self._unsent_bytes > _REST_BYTES:
+            return False
+        ready = []
+        for each in others:
+            if each.is_connected and each.state is REPLICATE:
+                ready.append(each)
+        if len(ready) <= needed:
+            return False
+        if len(ready) > 1:
+            ready.sort(key=_preference)
+        if max(disk_lag_ms, ready[needed - 1].lag_ms) > ready[needed].lag_ms + _SPARED_MS:
+            return False  # the others' disks are quicker than this node's
+        for place, each in enumerate(ready):
+            each.is_needed = place < needed
+        return True
+
+    def _note_delay(self) -> None:
+        """Others have rested for as long as they may, and something is not committed: who is needed may be slower than
+        was thought."""
+        clock = self.member.clock
+        for each in self._others:
+            if each.is_needed:
+                each.record_silence(clock)
 
     def _send_entries(self, name: str, progress: Progress) -> None:
         log = self.member.log
@@ -405,3 +462,8 @@ class Leadership:
     def _give_up_transfer(self) -> None:
         self.is_transferring = False
         self.transfers_given_up += 1
+
+
+def _preference(progress: Progress) -> float:
+    """Who is needed stays so while he is not much slower than others."""
+    return progress.lag_ms - (_SPARED_MS if progress.is_needed else 0.0)

@@ -20,7 +20,7 @@ cdef class EntryLog:
     cdef object _port
     cdef object _owner
     cdef long long _touched_segment
-    cdef long long _synced_position
+    cdef public long long synced_position
     cdef object _unsynced
     cdef object _unsynced_checkpoints
     cdef list _runs

@@ -62,7 +62,7 @@ class EntryLog:
         self._port = port
         self._owner = owner
         self._touched_segment = -1
-        self._synced_position = 0
+        self.synced_position = 0
         self._unsynced: deque[tuple[int, int]] = deque()  # (position, index)
         self._unsynced_checkpoints: deque[tuple[int, int]] = deque()
         self._runs: list[tuple[int, int]] = []  # (first index, segment), for entries above the checkpoint
@@ -251,7 +251,7 @@ class EntryLog:
 
     def synced(self, position: int) -> bool:
         """The journal is on the disk up to `position`. Returns whether that moved synced_index."""
-        self._synced_position = position
+        self.synced_position = position
         before = self.synced_index
         unsynced = self._unsynced
         while unsynced and unsynced[0][0] <= position:
@@ -268,7 +268,7 @@ class EntryLog:
 
     @property
     def has_unsynced(self) -> bool:
-        return self.position > self._synced_position
+        return self.position > self.synced_position
 
     @property
     def has_unsynced_checkpoint(self) -> bool:

@@ -1,1 +1,7 @@
-# Compiled as it is: what it does is Python's all the same.
+cimport cython
+from raft.following cimport Following
+from raft.leadership cimport Leadership
+from raft.member_state cimport MemberState
+
+@cython.locals(following=Following, leading=Leadership)
+cdef bint _take_usual(MemberState member, str sender, object message) except -1

@@ -140,6 +140,8 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
 
     def receive(self, sender: str, message: GroupMessage) -> None:
         """A message of this group from another member."""
+        if _take_usual(self, sender, message):
+            return
         if isinstance(message, Append):
             following = self.accept_leader(sender, message.term)
             if following is None:
@@ -286,14 +288,17 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         else:
             self.follow(self.current_term, None)
 
-    def synced(self, position: int) -> None:
-        """The journal is on the disk up to `position`."""
+    def synced(self, position: int) -> bool:
+        """The journal is on the disk up to `position`. Returns whether something may follow from that."""
         moved = self.log.synced(position)
         role = self.role
+        if isinstance(role, Following):
+            return False
         if isinstance(role, Campaign):
             role.on_synced(position)
         if moved and isinstance(self.role, Leadership):
             self.role.advance_commit()
+        return True
 
     # -- commit and apply ----------------------------------------------------------------------------------------------
 
@@ -407,3 +412,20 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
     forceLogCompaction = _not_here  # noqa: N815
 
 
+def _take_usual(member: MemberState, sender: str, message: GroupMessage) -> bool:
+    """An append of the leader that is followed, or an answer to one of this leader's: of the present term, as nearly
+    everything is that comes. Returns whether it was that."""
+    role = member.role
+    if type(message) is Append:
+        if type(role) is not Following or role.leader != sender or message.term != member.current_term:
+            return False
+        following = role
+        following.heard_at = member.clock
+        member.deadline = member.clock + member.timeout
+        following.on_append(message)
+        return True
+    if type(message) is AppendReply and type(role) is Leadership and message.term == member.current_term:
+        leading = role
+        leading.on_append_reply(sender, message)
+        return True
+    return False

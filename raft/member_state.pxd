@@ -7,6 +7,7 @@ cdef class MemberState:
     cdef public EntryLog log
     cdef public object machine
     cdef public object settings
+    cdef public long long log_bytes
     cdef public object is_connected
     cdef public long long clock
     cdef public long long now

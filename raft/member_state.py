@@ -41,6 +41,7 @@ class MemberState:
         self.log = log
         self.machine = machine
         self.settings = settings
+        self.log_bytes = settings.log_bytes
         self.is_connected = is_connected
         self.clock = 0
         self.now = 0

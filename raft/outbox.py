@@ -29,6 +29,8 @@ class Outbox:
 
     def take(self) -> list[tuple[str, list[bytes]]]:
         """Frames for each peer, in order."""
+        if not self.frames:
+            return []
         taken = list(self.frames.items())
         self.frames.clear()
         return taken

@@ -11,6 +11,7 @@ cdef class Progress:
     cdef public long long told_commit_index
     cdef public long long replied_at
     cdef public bint is_connected
+    cdef public bint is_needed
     cdef public object install
     cdef public double lag_ms
     cdef object _in_flight

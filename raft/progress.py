@@ -44,6 +44,8 @@ class Progress:
         self.told_commit_index = 0
         self.replied_at = clock
         self.is_connected = is_connected
+        #: For a majority, with the leader's own disk: it gets entries at once.
+        self.is_needed = False
         self.install: InstallSender | None = None
         #: How long it takes to have entries on its disk and say so: a moving average, milliseconds.
         self.lag_ms = 0.0

@@ -19,8 +19,9 @@ class RaftSettings:
     """How often a leader lets its followers know that it is there. Well above the round trip between nodes."""
 
     notice_ms: int = 5
-    """Members that do not wait for what was committed hear of it with the next entries, or after this time. It bounds
-    how far what they can tell of the group is behind, and spares them and the leader a turn for each entry."""
+    """Members that do not wait for what was committed hear of it with the next entries, or after this time; and those
+    that are not needed for a majority get the entries themselves so (decision 0047). It bounds how far what they can
+    tell of the group is behind, and spares them and the leader a turn for each entry. 0: all get all at once."""
 
     own_disk_wait_ms: int = 10
     """Where the disks of other voters are enough, a leader leaves its own for the next sync of something else, so that

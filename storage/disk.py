@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
+import cython
+
 from storage.errors import FolderInUse, ForeignFolder, SyncFailed
 from storage.folder_format import check_format, claim_format
 
@@ -33,6 +35,7 @@ MAX_DESCRIPTORS = 256
 MAX_VECTORS = 512  # far below IOV_MAX of every platform
 #: Behind the name of a file that takes the place of another when it is whole.
 _DRAFT = ".new"
+_sync_number = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
 
 
 class Pending(Protocol):
@@ -161,6 +164,7 @@ class FileDisk:
         self._max_descriptors = max_descriptors
         self._descriptors: OrderedDict[str, _Descriptor] = OrderedDict()
         self._guard = threading.Lock()
+        self._newest = ""  # the path that was used last
         self._forgotten = 0  # so many files have lost their names
         self._failure: SyncFailed | None = None
         self._lock_descriptor = -1
@@ -330,10 +334,7 @@ class FileDisk:
         return os.path.join(self.root, path) if path else self.root
 
     def _sync_descriptor(self, number: int) -> None:
-        if hasattr(os, "fdatasync"):
-            os.fdatasync(number)
-        else:
-            os.fsync(number)
+        _sync_number(number)
 
     def _remember_failure(self, path: str, error: OSError) -> SyncFailed:
         with self._guard:
@@ -358,11 +359,19 @@ class FileDisk:
 
     def _acquire(self, path: str, create: bool) -> _Descriptor:
         """The file's descriptor, which stays open at least until it is released."""
+        if cython.compiled and path == self._newest:
+            # The interpreter's lock is kept between these, and whoever takes a file out of the cache does so before he
+            # gives it away: the guard would say nothing more.
+            known = self._descriptors.get(path)
+            if known is not None:
+                known.users += 1
+                return known
         evicted = None
         while True:
             with self._guard:
                 descriptor = self._descriptors.get(path)
                 if descriptor is not None:
+                    self._newest = path
                     self._descriptors.move_to_end(path)
                     descriptor.users += 1
                     return descriptor
@@ -373,6 +382,7 @@ class FileDisk:
             with self._guard:
                 if path not in self._descriptors and self._forgotten == forgotten:
                     descriptor = self._descriptors[path] = _Descriptor(number)
+                    self._newest = path
                     descriptor.users += 1
                     if len(self._descriptors) > self._max_descriptors:
                         evicted = self._evict()
@@ -404,6 +414,9 @@ class FileDisk:
                 return False
             path = min(idle, key=lambda item: item[0])[1]
             descriptor = self._descriptors.pop(path)
+            descriptor.is_cached = False
+            if descriptor.users:  # somebody has it since; he closes it
+                return True
             try:
                 if descriptor.is_dirty and self._failure is None:
                     self._sync_descriptor(descriptor.number)
@@ -426,9 +439,13 @@ class FileDisk:
         return path, descriptor
 
     def _release(self, path: str, descriptor: _Descriptor) -> None:
-        with self._guard:
+        if cython.compiled:  # see `_acquire`
             descriptor.users -= 1
             is_last = not descriptor.users and not descriptor.is_cached
+        else:
+            with self._guard:
+                descriptor.users -= 1
+                is_last = not descriptor.users and not descriptor.is_cached
         if not is_last:
             return
         try:
@@ -466,7 +483,10 @@ def _write_all(descriptor: int, offset: int, buffers: Sequence[Octets]) -> None:
     if not buffers:
         return  # some systems refuse to write nothing
     written = os.pwritev(descriptor, buffers, offset) if len(buffers) <= MAX_VECTORS else 0
-    if written == sum(map(len, buffers)):
+    total = 0
+    for buffer in buffers:
+        total += len(buffer)
+    if written == total:
         return  # as nearly always
     waiting = [memoryview(buffer).cast("B") for buffer in buffers]
     try:

@@ -2,8 +2,11 @@
 cimport cython
 from amqp_broker.octets.buffer cimport Buffer
 
+cdef int _BATCH
+cdef Py_ssize_t _HEADER_BYTES, _SEGMENT_BYTES, _ROOM_BATCH_BYTES
+
 cdef class Batch:
-    cdef public object position
+    cdef readonly long long position
     cdef public Buffer buffer
     cdef public bint is_mark
     cdef public list splits
@@ -15,9 +18,15 @@ cdef class Batch:
     cdef object _folder
     cdef object _segment
     cdef Py_ssize_t _offset
-    cdef object _start_position
+    cdef long long _start_position
     cdef bint _was_tried
     cdef bint _is_durable
+
+    cpdef Py_ssize_t size(self) except -1
+    cpdef bint is_small_append(self, Py_ssize_t most_bytes) except -1
+    cpdef void write_and_sync(self) except *
+    @cython.locals(views=list, pieces=list, written=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
+    cdef void _write(self, object path) except *
 
 cdef class Journal:
     cdef readonly Buffer buffer
@@ -25,6 +34,7 @@ cdef class Journal:
     cdef readonly long long current_segment
     cdef readonly object torn_tail
     cdef readonly list set_aside
+    cdef readonly long long total_bytes
     cdef object _disk
     cdef object _folder
     cdef long long _segment_bytes
@@ -49,5 +59,9 @@ cdef class Journal:
     cpdef long long close_entry(self) except -1
     cdef _split(self, Py_ssize_t entry_start)
     cdef _rotate_if_full(self)
-    cdef _plan_room(self, Batch batch)
+    cdef int _plan_room(self, Batch batch, long long end, Py_ssize_t size) except -1
+    @cython.locals(batch=Batch, size=Py_ssize_t)
+    cpdef Batch take_batch(self)
+    @cython.locals(buffer=Buffer)
+    cpdef int batch_done(self, Batch batch) except -1
     cdef _add_segment(self)

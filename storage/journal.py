@@ -41,6 +41,11 @@ ROOM_BYTES = 256 * 1024
 ROOM_BATCH_BYTES = 8 * 1024
 BUFFER_BYTES = 64 * 1024
 KEPT_BUFFER_BYTES = 4 * 1024 * 1024
+# Names of others as integers of this module, which a compiled one compares in C.
+_BATCH = int(RecordKind.BATCH)
+_HEADER_BYTES = HEADER_BYTES
+_SEGMENT_BYTES = SEGMENT_BYTES
+_ROOM_BATCH_BYTES = ROOM_BATCH_BYTES
 
 
 class Segment(NamedTuple):
@@ -83,18 +88,16 @@ class Batch:
         """Whether it has anything to put into the segment (it may only have files to remove)."""
         return self.buffer.length > 0 or self.is_mark
 
-    @property
-    def file_bytes(self) -> int:
-        """What it adds to the segment file, the head of a new segment included."""
-        if not self.writes:
+    def size(self) -> int:
+        """What it adds to the segment file, octets, the head of a new segment included."""
+        if not self.buffer.length and not self.is_mark:
             return 0
-        head = 0 if self._offset else SEGMENT_BYTES
-        return head + self.buffer.length + HEADER_BYTES * (len(self.splits) + 1)
+        head = 0 if self._offset else _SEGMENT_BYTES
+        return head + self.buffer.length + _HEADER_BYTES * (len(self.splits) + 1)
 
-    @property
-    def only_appends(self) -> bool:
-        """Whether no file is made or removed."""
-        return self._offset > 0 and not self.splits and not self.removals
+    def is_small_append(self, most_bytes: int) -> bool:
+        """Whether no file is made or removed, and so much at most is appended."""
+        return self._offset > 0 and not self.splits and not self.removals and self.size() <= most_bytes
 
     def write_and_sync(self) -> None:
         """Write all of it, sync it, then remove the retired segments. Raises OSError.
@@ -102,7 +105,7 @@ class Batch:
         After an error that was not a failed sync (the disk is full) it may be called again: it first cuts off
         what the attempt before has left. After a failed sync the disk refuses, and the node must stop.
         """
-        if self.writes and not self._is_durable:
+        if (self.buffer.length or self.is_mark) and not self._is_durable:
             path = segment_path(self._folder, self._segment.number)
             if self.full_segment is not None:
                 self._cut_full_segment(self.full_segment)
@@ -112,7 +115,7 @@ class Batch:
             self._was_tried = True
             self._write(path)
             if self.cuts_room:
-                self._disk.truncate(path, self._offset + self.file_bytes)
+                self._disk.truncate(path, self._offset + self.size())
             self._disk.sync(path)
             if not self._offset:
                 self._disk.sync_folder(self._folder)
@@ -136,15 +139,17 @@ class Batch:
         pieces: list[Octets] = []
         if not self._offset:
             pieces.append(pack_segment(self._segment.number, self._segment.start_position))
-        written = len(pieces) and SEGMENT_BYTES
+        written = _SEGMENT_BYTES if pieces else 0
         start = 0
         try:
             for end in [*self.splits, self.buffer.length]:
-                payload = octets[start:end]
-                views.append(payload)
-                pieces.append(pack_header(RecordKind.BATCH, written, self._start_position + start, payload))
+                payload = octets
+                if self.splits:
+                    payload = octets[start:end]
+                    views.append(payload)
+                pieces.append(pack_header(_BATCH, written, self._start_position + start, payload))
                 pieces.append(payload)
-                written += HEADER_BYTES + end - start
+                written += _HEADER_BYTES + end - start
                 start = end
             if not self._offset:
                 self._disk.append(path, pieces)
@@ -174,6 +179,8 @@ class Journal:
         self.current_segment = 0
         self.torn_tail: TornTail | None = None
         self.set_aside: list[SetAside] = []
+        #: Octets of all segments that have not been retired, pending entries not included.
+        self.total_bytes = 0
         self._disk = disk
         self._folder = folder
         self._segment_bytes = segment_bytes
@@ -217,6 +224,7 @@ class Journal:
             yield from entries
         self.torn_tail = recovery.torn_tail
         self._segments = [Segment(*segment) for segment in recovery.segments]
+        self.total_bytes = sum([segment.bytes for segment in self._segments])
         self._taken = self.position = recovery.position
         self._is_recovered = True
         self.current_segment = self._segments[-1].number
@@ -290,8 +298,11 @@ class Journal:
         batch.is_mark = self._mark_is_wanted or (bool(self._retired) and not segment.bytes)
         batch.splits = self._splits
         batch.removals = self._retired
-        self._segments[-1] = segment._replace(bytes=segment.bytes + batch.file_bytes)
-        self._plan_room(batch)
+        size = batch.size()
+        if size:
+            self._segments[-1] = Segment(segment.number, segment.start_position, segment.bytes + size)
+            self.total_bytes += size
+            self._plan_room(batch, segment.bytes + size, size)
         self._taken = self.position
         self.buffer = self._spare
         self._record_start = 0
@@ -302,17 +313,13 @@ class Journal:
         self._rotate_if_full()
         return batch
 
-    def _plan_room(self, batch: Batch) -> None:
-        """What the batch does about room."""
-        size = batch.file_bytes
-        if not size:
-            return
-        end = self._segments[-1].bytes
+    def _plan_room(self, batch: Batch, end: int, size: int) -> None:
+        """What the batch, of `size` octets up to `end` of its file, does about room."""
         batch.full_segment, self._roomy = self._roomy, None
         if self._is_ending:
             batch.cuts_room = self._room_end > end
             self._room_end = 0
-        elif end > self._room_end and size <= ROOM_BATCH_BYTES and end > size:
+        elif end > self._room_end and size <= _ROOM_BATCH_BYTES and end > size:
             # A segment that is full has none: the last batch goes past it.
             batch.room_bytes = max(0, min(self._room_bytes, self._segment_bytes - end))
             self._room_end = end + batch.room_bytes
@@ -335,11 +342,6 @@ class Journal:
     def oldest_segment(self) -> int:
         return self._segments[0].number
 
-    @property
-    def total_bytes(self) -> int:
-        """Octets of all segments that have not been retired, pending entries not included."""
-        return sum(segment.bytes for segment in self._segments)
-
     def segments(self) -> list[Segment]:
         """The segments that have not been retired, the oldest first; the last one is `current_segment`."""
         return list(self._segments)
@@ -353,6 +355,7 @@ class Journal:
                 f"segment {segment_number} cannot be retired: the oldest is {self.oldest_segment} "
                 f"and {self.current_segment} is being written; retire the oldest first"
             )
+        self.total_bytes -= self._segments[0].bytes
         del self._segments[0]
         self._retired.append(segment_number)
 

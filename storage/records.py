@@ -26,6 +26,7 @@ Octets = bytes | bytearray | memoryview
 
 VERSION = 1
 _HEADER = struct.Struct("<IIBBHIQ")
+_SUMMED = struct.Struct("<IBBHIQ")  # of a header, what its checksum is over
 _TWO_INTEGERS = struct.Struct("<QQ")
 _ONE_INTEGER = struct.Struct("<Q")
 HEADER_BYTES = _HEADER.size
@@ -80,9 +81,9 @@ class Record(NamedTuple):
 
 def pack_header(kind: int, context: int, position: int, payload: Octets) -> bytes:
     """The 24 octets that go before `payload`."""
-    bare = _HEADER.pack(len(payload), 0, VERSION, kind, 0, context, position)
-    crc = crc32(payload, crc32(bare[8:], crc32(bare[:4])))
-    return _HEADER.pack(len(payload), crc, VERSION, kind, 0, context, position)
+    length = len(payload)
+    crc = crc32(payload, crc32(_SUMMED.pack(length, VERSION, kind, 0, context, position)))
+    return _HEADER.pack(length, crc, VERSION, kind, 0, context, position)
 
 
 def payload_length(data: bytes, start: int) -> int:

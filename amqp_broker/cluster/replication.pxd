@@ -1,13 +1,16 @@
 cimport cython
 from amqp_broker.links.tenants cimport Tenants
+from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from amqp_broker.turn.clock cimport TurnClock
 from queues.store cimport MessageStore
+from raft.group cimport Group
 from raft.host cimport RaftHost
+from raft.outbox cimport Outbox
 from storage.journal cimport Journal
 
 cdef class Replication:
     cdef object _config
-    cdef object _groups
+    cdef QuorumGroups _groups
     cdef object _metadata
     cdef object _projection
     cdef object _populate
@@ -24,7 +27,7 @@ cdef class Replication:
     cdef public object acquaintances
     cdef public dict dirty
     cdef Tenants _tenants
-    cdef object _outbox
+    cdef Outbox _outbox
     cdef object _memory
     cdef dict _raft_groups
     cdef object _send_commands
@@ -37,13 +40,13 @@ cdef class Replication:
     cdef MessageStore _store
     cdef Journal _journal
     cdef dict _said
-    cdef public object metadata_group
+    cdef public Group metadata_group
     cdef public object machine
     cdef public object stream
     cdef dict _connected
     cdef dict _absent
     cdef object _leader
-    cdef object _told_applied
+    cdef long long _told_applied
     cdef bint _is_absorbing
     cdef bint _has_populated
 
@@ -51,7 +54,7 @@ cdef class Replication:
     @cython.locals(now="long long")
     cpdef int synced(self, long long position) except -1
     cpdef void touch(self) except *
-    @cython.locals(applied=object, octets=bytes)
+    @cython.locals(applied="long long", octets=bytes)
     cpdef void absorb(self, long long now) except *
     cpdef int work(self, long long now) except -1
     cdef void _say_to_metadata(self, long long now) except *

@@ -337,10 +337,11 @@ class Replication:
                 self.timings.since("append", self._frame_came_at)
             self._frame_came_at = 0.0
         if self.host.has_unsynced:
-            self.is_busy = True
             self.host.synced(position, now)
             self.wants_sync = self.host.wants_sync or self.acquaintances.wants_sync
-            self.absorb(now)
+            if self.dirty:  # and not for what a follower has on its disk, but to say so
+                self.is_busy = True
+                self.absorb(now)
 
     def tick(self, now: int) -> None:
         """Time has passed."""
@@ -378,7 +379,7 @@ class Replication:
         self._is_absorbing = True
         if self.dirty:
             self._groups.absorb(now)
-        applied = self.metadata_group.last_applied
+        applied = self.metadata_group.member.last_applied
         if applied != self._told_applied and self._connected:
             self._told_applied = applied
             octets = applied.to_bytes(8, "big")
@@ -507,7 +508,7 @@ class Replication:
         return output
 
     def _next_deadline(self) -> int:
-        deadline = self.host.next_deadline() or 0
+        deadline = self.host.due_at() if self._raft_groups else 0
         if self.stream.unapplied or self.stream.settling:
             due = self.stream.next_deadline() or 0
             if due and (not deadline or due < deadline):

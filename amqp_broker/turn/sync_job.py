@@ -23,14 +23,13 @@ class SyncJob:
         self._pages = pages
         self._are_pages_synced = pages is None
         self.seconds = 0.0
-        self.journal_bytes = batch.file_bytes if batch is not None else 0
+        self.journal_bytes = batch.size() if batch is not None else 0
 
     def is_within(self, most_bytes: int) -> bool:
         """Whether all that it does is to append so much at most to a file that is there."""
         if self._pages is not None:
             return False
-        batch = self._batch
-        return batch is None or bool(batch.only_appends and batch.file_bytes <= most_bytes)
+        return self._batch is None or self._batch.is_small_append(most_bytes)
 
     def run(self) -> None:
         """Pages first, because journal entries refer to them. Raises OSError; after ENOSPC it may be run again."""

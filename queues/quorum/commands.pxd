@@ -10,6 +10,8 @@ cdef int _OPEN_QUEUE, _DROP_QUEUE, _ENQUEUE, _SETTLE, _ATTACH, _DETACH, _PREFETC
 cdef int _TICK, _NODE_DOWN, _DISPATCHED, _STREAMS, _OPEN_RETRYING, _SETTLE_FAILED
 cdef object _FAIL
 cdef Py_ssize_t _HEAD_BYTES
+cdef int _VERSION, _WITH_STREAMS
+cdef unsigned long long _TIME_MAX, _U64_MAX
 cdef dict _READERS, _WRITERS
 
 @cython.locals(start=Py_ssize_t)
@@ -21,3 +23,8 @@ cpdef Py_ssize_t put_batch_head(Buffer buffer, unsigned long long time, str orig
 @cython.locals(fields=Reader, commands=list, kind=int, has_streams=bint)
 cdef list _get_commands(Reader reader, Py_ssize_t count, bint is_leaders, int version, AddressBook addresses)
 cpdef object get_command(Reader reader, int kind)
+@cython.locals(version=int, time="unsigned long long", origin=str, session="unsigned long long",
+               first="unsigned long long", seen="unsigned long long", count=Py_ssize_t)
+cpdef tuple get_batch_head(Reader reader)
+@cython.locals(reader=Reader, count=Py_ssize_t, version=int, commands=list)
+cpdef object decode_batch(bytes data, AddressBook addresses)

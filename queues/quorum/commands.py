@@ -161,6 +161,11 @@ class Batch(NamedTuple):
 
 #: Octets of session, first and seen.
 _NUMBERS_BYTES = 24
+# As integers of this module, which a compiled one compares in C.
+_VERSION = VERSION
+_WITH_STREAMS = VERSION_WITH_STREAMS
+_TIME_MAX = TIME_MAX
+_U64_MAX = U64_MAX
 #: Kinds of what makes a queue or a stream, or gives it other settings.
 _OPENINGS = (_OPEN_QUEUE, _OPEN_RETRYING, stream_commands.OPEN_STREAM, cursor_commands.OPEN_CURSOR)
 
@@ -390,21 +395,25 @@ def decode_batch(data: bytes, addresses: AddressBook) -> Batch:
     """The batch. Raises Malformed."""
     reader = Reader(data, "batch")
     batch, version, count = get_batch_head(reader)
-    batch.commands.extend(_get_commands(reader, count, not batch.origin, version, addresses))
+    commands = batch.commands
+    commands += _get_commands(reader, count, not batch.origin, version, addresses)
     return batch
 
 
 def get_batch_head(reader: Reader) -> tuple[Batch, int, int]:
     """What comes before the commands: the batch without them, its version, and their number. Raises Malformed."""
     version = reader.u8()
-    if version not in (VERSION, VERSION_WITH_STREAMS):
+    if version != _VERSION and version != _WITH_STREAMS:
         raise reader.fail(f"version {version}; this program reads up to {VERSION_WITH_STREAMS}: update it")
     time = reader.u64()
-    if time > TIME_MAX:
+    if time > _TIME_MAX:
         raise reader.fail(f"the time {time}")
-    origin, session, first, seen = reader.name(), reader.u64(), reader.u64(), reader.u64()
+    origin = reader.name()
+    session = reader.u64()
+    first = reader.u64()
+    seen = reader.u64()
     count = reader.count(_HEAD_BYTES)
-    if origin and (not session or not first or first > U64_MAX - count):
+    if origin and (not session or not first or first > _U64_MAX - count):
         raise reader.fail(f"session {session} of '{origin}' with command {first} and {count} more")
     if not origin and (session or first or seen):
         raise reader.fail("a batch of the leader with a session")

@@ -18,6 +18,7 @@ cdef class QueueGroupMachine:
     @cython.locals(proposed=tuple)
     cpdef void apply(self, object index, object term, bytes data, object now) except *
     cpdef object take_concerned(self)
+    cpdef bint wants_checkpoint(self) except -1
     @cython.locals(data=bytes)
     cpdef bint propose(self, object log, object batch, long long now) except -1
     @cython.locals(effects=list)

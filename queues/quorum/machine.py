@@ -381,10 +381,9 @@ class QueueGroupMachine:
                 freed += delivery_owner.page_out(want_bytes - freed, keeps_head)
         return freed
 
-    @property
     def wants_checkpoint(self) -> bool:
         """Whether much of the disk is held by nothing but the newest checkpoint."""
-        return self._places.are_worth_a_checkpoint
+        return self._places.are_worth_a_checkpoint()
 
     @property
     def is_discarding(self) -> bool:

@@ -9,6 +9,7 @@ cdef class Places:
     cdef list _unnamed
     cdef object _retiring
 
+    cpdef bint are_worth_a_checkpoint(self) except -1
     cpdef void collect(self) except *
     cpdef void end_turn(self, long long position) except *
     cpdef list synced(self, long long position, object known, object dropped)

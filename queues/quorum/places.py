@@ -71,7 +71,6 @@ class Places:
             else:
                 self._unnamed.append((queue_id, location))
 
-    @property
     def are_worth_a_checkpoint(self) -> bool:
         """Whether so much is dead that only a new checkpoint lets go of."""
         return self.dead_bytes > _DEAD_BYTES and 2 * self.dead_bytes > self.named_bytes

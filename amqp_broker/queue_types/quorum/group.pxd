@@ -6,6 +6,7 @@ from queues.quorum.machine cimport QueueGroupMachine
 from queues.quorum.session cimport OwnStream
 from amqp_broker.turn.clock cimport TurnClock
 from raft.group cimport Group
+from raft.member_state cimport MemberState
 
 cdef long long _RESEND_MS, _REST_MS, _NEVER
 
@@ -68,7 +69,7 @@ cdef class QueueGroup(CommandSink):
     cpdef void absorb(self, long long now) except *
     @cython.locals(outcomes=list, before=Py_ssize_t)
     cpdef void absorb_effects(self, list effects, long long now) except *
-    @cython.locals(batches=list, filling=list)
+    @cython.locals(batches=list, filling=list, member=MemberState)
     cpdef void end_turn(self, long long now) except *
     cdef bint _let_settling_rest(self, long long now) except -1
     cdef bint _send(self, object leader, bytes batch, long long now) except -1

@@ -670,7 +670,7 @@ class QueueGroup(CommandSink):
 
     def end_turn(self, now: int) -> None:
         """What the turn has to say to the group is proposed, or goes to the leader."""
-        if self.machine.wants_checkpoint:
+        if self.machine.wants_checkpoint():
             self.raft.take_checkpoint()
         if self.goes_on:
             self.goes_on = False
@@ -685,10 +685,11 @@ class QueueGroup(CommandSink):
         self._groups.served(self.group_id)
         if self._groups.has_lists:
             self._look_at_members(now)
-        leader = self.raft.leader if self.guest is None else self.guest.leader
+        member = self.raft.member
+        leader = member.role.leader if self.guest is None else self.guest.leader
         if leader is None or now < self._rests_until:
             return
-        if self.raft.is_leader:
+        if member.is_leader:
             if self.guest is not None:
                 return  # it has not applied yet what it has heard as a guest
             self._do_chores(now)
@@ -727,7 +728,7 @@ class QueueGroup(CommandSink):
         return True
 
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
-        if self.raft.is_leader:
+        if self.raft.member.is_leader:
             is_proposed = self.machine.propose(self.raft, batch, now)
             timings = self._groups.timings
             if timings is not None and is_proposed:
@@ -826,7 +827,7 @@ class QueueGroup(CommandSink):
     def next_deadline(self) -> int:
         """When `end_turn` has something to do again; 0 for never."""
         earliest = _NEVER
-        if self.machine.wants_checkpoint:  # if the one before is not on the disk yet, it is soon
+        if self.machine.wants_checkpoint():  # if the one before is not on the disk yet, it is soon
             earliest = self.clock.now + _REST_MS
         if self._rests_until > self.clock.now:
             earliest = min(earliest, self._rests_until)
@@ -834,7 +835,7 @@ class QueueGroup(CommandSink):
             earliest = min(earliest, self._rested_until)
         if self._is_waiting and self.stream.unapplied:
             earliest = min(earliest, self._progress_at + _RESEND_MS)
-        if self.raft.is_leader:
+        if self.raft.member.is_leader:
             earliest = min(earliest, self._next_chore())
         if self.guest is not None:
             due = self.guest.next_deadline(self.clock.now)
@@ -847,7 +848,7 @@ class QueueGroup(CommandSink):
         """When the leader has something to do; _NEVER."""
         earliest = _NEVER
         due = self.machine.next_deadline()
-        if due is not None and self.raft.last_applied >= self._ticked:
+        if due is not None and self.raft.member.last_applied >= self._ticked:
             earliest = due
         if self.letters.is_active:
             again = self.letters.next_deadline()

@@ -1,0 +1,15 @@
+from storage.journal cimport Batch, Journal
+
+cdef class SyncJob:
+    cdef readonly long long position
+    cdef Journal _journal
+    cdef Batch _batch
+    cdef object _pages
+    cdef bint _are_pages_synced
+    cdef readonly double seconds
+    cdef readonly Py_ssize_t journal_bytes
+
+    cpdef bint is_within(self, Py_ssize_t most_bytes) except -1
+    cpdef void run(self) except *
+    cpdef void took(self, double seconds) except *
+    cpdef void finish(self) except *
