@@ -79,11 +79,10 @@ class StreamLedger:
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
-    def read(self, log: str, delivery: Delivery) -> Place:
+    def read(self, log: str, offset: int, body: bytes) -> Place:
         """A message has come from there."""
-        headers = delivery.properties.headers or {}
-        place = (log, int(headers["x-stream-offset"]))
-        producer, _, number = delivery.body.split(b".", 1)[0].decode().partition(":")
+        place = (log, offset)
+        producer, _, number = body.split(b".", 1)[0].decode().partition(":")
         with self._lock:
             self.delivered += 1
             known = self._at.setdefault(place, (producer, int(number)))
@@ -103,6 +102,11 @@ class StreamLedger:
                 missed = next((each for each in range(offset) if each not in acked), None)
                 if missed is not None:
                     self.violated(f"{queue}: goes on at offset {offset} of {log}, and nobody has settled {missed}")
+            self._seen[queue].add(place)
+
+    def handed_out(self, queue: str, place: Place) -> None:
+        """The same, where there are several who share it, so that one may begin behind what others hold."""
+        with self._lock:
             self._seen[queue].add(place)
 
     def begin_life(self) -> None:
@@ -155,6 +159,11 @@ class StreamLedger:
     def seen(self, queue: str) -> int:
         """How many of them have come."""
         return len(self._seen[queue])
+
+
+def offset_of(delivery: Delivery) -> int:
+    """Where it is in its log."""
+    return int((delivery.properties.headers or {})["x-stream-offset"])
 
 
 def declare_streams(connection: LoadConnection) -> None:
@@ -226,7 +235,7 @@ class SharedReader:
                 headers = event.properties.headers or {}
                 partition = headers.get("x-stream-partition")
                 log = f"{PARTED}-{partition}" if queue == PARTED else STREAM
-                place = ledger.read(log, event)
+                place = ledger.read(log, offset_of(event), event.body)
                 ledger.shared(queue, place)
                 places[event.delivery_tag] = place
         kept = {tag: place for tag, place in places.items() if self._chance.random() >= returns}
@@ -253,7 +262,7 @@ def read_log(connection: LoadConnection, ledger: StreamLedger, log: str) -> list
         if not deliveries:
             ledger.violated(f"{log} says that it holds {declared.message_count} messages and delivers {len(offsets)}")
             break
-        offsets += [ledger.read(log, each)[1] for each in deliveries]
+        offsets += [ledger.read(log, offset_of(each), each.body)[1] for each in deliveries]
         connection.send(m.BasicAck(deliveries[-1].delivery_tag, True))
     connection.call(m.BasicCancel(log), m.BasicCancelOk)
     return offsets
