@@ -55,7 +55,8 @@ async def run_chapter(
                 both.add(counts)
             say(
                 f"  {both.operations} operations, {both.confirmed} confirmed, {both.duplicated} duplicated, "
-                f"{one.holds} holds of locks, {len(found.violations)} violations; {one.errors}"
+                f"{one.holds} holds of locks, {campaign.streams.confirmed} confirmed in streams so far and "
+                f"{campaign.streams.delivered} read, {len(found.violations)} violations; {one.errors}"
             )
             if fault is not None:
                 say(f"  {fault.outage_s:.2f} s without writes, {fault.recovered - fault.healed:.2f} s to recover")

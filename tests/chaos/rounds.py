@@ -23,7 +23,10 @@ from tests.chaos.lock_holders import LOCK_ARGUMENTS, TOKENS, LockHolders, genera
 from tests.chaos.lock_log import LockLog, check_locks
 from tests.chaos.nodes import Cluster
 from tests.chaos.sessions import CLIENT_ERRORS, CONNECT_TIMEOUT_S, PlainSession, RobustSession
+from tests.chaos.streams import ARGUMENTS as STREAM_ARGUMENTS
+from tests.chaos.streams import StreamClients
 from tests.chaos.timing import now, pause, until
+from tests.kill.streams import StreamLedger
 
 QUORUM_QUEUES = tuple(f"chaos.quorum.{number}" for number in range(4))
 LOCKS = ("chaos.lock.0", "chaos.lock.1")
@@ -68,7 +71,9 @@ def queues_of(cluster: Cluster) -> dict[str, QueueSpec]:
 class Workload:
     """All clients of a round."""
 
-    def __init__(self, cluster: Cluster, history: History, log: LockLog, chance: Random) -> None:
+    def __init__(
+        self, cluster: Cluster, history: History, log: LockLog, streams: StreamLedger, chance: Random
+    ) -> None:
         self._cluster = cluster
         self._history = history
         nodes = list(cluster.nodes.values())
@@ -94,6 +99,11 @@ class Workload:
                 Consumer(node, history, "plain consumer", classic, Random(chance.random()), is_robust=False)
             )
         self._holders = LockHolders(nodes, LOCKS, log, history, Random(chance.random()))
+        self._streams = StreamClients(nodes, streams, history, Random(chance.random()))
+
+    async def check_streams(self, node: str) -> None:
+        """When nobody publishes any more and all is calm: as this node reads them."""
+        await self._streams.check(self._cluster.nodes[node])
 
     async def served(self, since: float, limit_s: float) -> list[tuple[str, str]]:
         """Wait until every node has confirmed for every quorum queue since this time. Returns those that have not."""
@@ -110,14 +120,19 @@ class Workload:
 
     async def stop_publishing(self, patience_s: float) -> None:
         """Begin nothing new; wait so long for what is not confirmed."""
-        await asyncio.gather(*(each.stop(patience_s) for each in self._publishers), self._holders.close())
+        await asyncio.gather(
+            *(each.stop(patience_s) for each in self._publishers),
+            self._holders.close(),
+            self._streams.stop_publishing(patience_s),
+        )
 
     async def close(self) -> None:
-        await asyncio.gather(*(each.close() for each in self._consumers))
+        await asyncio.gather(*(each.close() for each in self._consumers), self._streams.close())
 
 
 class Campaign:
-    """Rounds on one cluster. `outage_limit_s`: writes may stop for so long when one node fails, seconds."""
+    """Rounds on one cluster. `outage_limit_s`: writes may stop for so long when one node fails, seconds. streams: what
+    is known of them, over all rounds."""
 
     def __init__(
         self, cluster: Cluster, scene: Scene, chance: Random, outage_limit_s: float = OUTAGE_LIMIT_S
@@ -126,6 +141,7 @@ class Campaign:
         self._outage_limit_s = outage_limit_s
         self._scene = scene
         self._chance = chance
+        self.streams = StreamLedger(print)
 
     async def prepare(self) -> None:
         """Declare everything."""
@@ -134,6 +150,8 @@ class Campaign:
             await self._declare(spec.name, spec.home or self._cluster.names[0], arguments)
         for name in (*LOCKS, TOKENS):
             await self._declare(name, self._cluster.names[0], LOCK_ARGUMENTS)
+        for name, arguments in STREAM_ARGUMENTS.items():
+            await self._declare(name, self._cluster.names[0], arguments)
 
     async def _declare(self, queue: str, node: str, arguments: Mapping[str, str | int]) -> None:
         async def declare(channel: AbstractChannel) -> None:
@@ -146,7 +164,8 @@ class Campaign:
         done = Round()
         history = History(queues_of(self._cluster))
         log = LockLog()
-        workload = Workload(self._cluster, history, log, self._chance)
+        self.streams.violated = history.violated
+        workload = Workload(self._cluster, history, log, self.streams, self._chance)
         calm_since = drained_at = inf
         present: list[tuple[str, int]] = []
         done.is_over = await self._make_faults(done, kinds, seconds, workload, history)
@@ -154,6 +173,7 @@ class Campaign:
             calm_since = done.faults[-1].recovered
             await workload.stop_publishing(STOP_PATIENCE_S)
             await self._drain(history)
+            await workload.check_streams(self._chance.choice(self._cluster.names))
             await workload.close()
             drained_at = now()
             await self._take_rest(history)

@@ -37,3 +37,5 @@ async def test_every_confirmed_message_is_delivered_whatever_fails(tmp_path: Pat
     assert min(counts[QueueKind.QUORUM].confirmed, counts[QueueKind.CLASSIC].confirmed) > 250
     assert len(done.faults) == len(FaultKind)
     assert done.holds > 25
+    assert campaign.streams.confirmed > 250
+    assert campaign.streams.delivered > campaign.streams.confirmed

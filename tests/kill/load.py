@@ -11,6 +11,7 @@ from amqp_broker.client.messages import Delivery
 from amqp_broker.protocol import methods as m
 from tests.kill.broker_process import BrokerProcess
 from tests.kill.ledger import Copy, Ledger, body_of
+from tests.kill.streams import PRODUCERS, SHARED, StreamLedger, declare_streams, run_producer, run_reader
 from tests.kill.wire_client import BrokerGone, LoadConnection
 
 DIRECT = "kill.direct"
@@ -68,6 +69,7 @@ def declare(connection: LoadConnection) -> None:
             if exchange:
                 bind = m.QueueBind(queue=queue, exchange=exchange, routing_key=key)
                 connection.call(bind, m.QueueBindOk)
+    declare_streams(connection)
 
 
 class Receipts:
@@ -208,7 +210,9 @@ class Worker:
 class Load:
     """The clients of one life, each in a thread of its own; `join` after the kill."""
 
-    def __init__(self, process: BrokerProcess, ledger: Ledger, publishers: int, chance: Random) -> None:
+    def __init__(
+        self, process: BrokerProcess, ledger: Ledger, publishers: int, chance: Random, streams: StreamLedger
+    ) -> None:
         self._ledger = ledger
         self._threads: list[Thread] = []
         life = ledger.life
@@ -218,6 +222,12 @@ class Load:
         for number, habits in enumerate(WORKERS, start=1):
             worker = Worker(process, ledger, habits, number, Random(chance.random()))
             self._start(worker.run, (LoadConnection(process.host, process.port),))
+        for number in range(PRODUCERS):
+            connection = LoadConnection(process.host, process.port)
+            self._start(run_producer, (connection, streams, f"producer {number}", Random(chance.random())))
+        for queue in SHARED:
+            connection = LoadConnection(process.host, process.port)
+            self._start(run_reader, (connection, streams, queue, Random(chance.random())))
 
     def _start(self, target: object, args: tuple[object, ...]) -> None:
         thread = Thread(target=self._run, args=(target, args), daemon=True)

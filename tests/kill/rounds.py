@@ -22,6 +22,7 @@ from amqp_broker.protocol import methods as m
 from tests.kill.broker_process import BrokerProcess
 from tests.kill.ledger import Copy, Ledger
 from tests.kill.load import QUEUES, RECEIPTS, Load, Receipts, declare
+from tests.kill.streams import StreamLedger, look_at_streams, read_to_the_end
 from tests.kill.wire_client import TIMEOUT_S, LoadConnection
 
 #: An aimed kill that never finds its moment falls after this time.
@@ -94,6 +95,7 @@ class Chapter:
         self.ledger = Ledger()
         for queue in QUEUES:
             self.ledger.add_queue(queue)
+        self.streams = StreamLedger(self.ledger.violated)
 
     def run_round(self, number: int, kill: Kill, look: Look, load_s: float) -> Round:
         """A life to look at everything, if that is wanted, and a life under load; both end with a kill."""
@@ -112,7 +114,7 @@ class Chapter:
         process = self._start(settings)
         if process is not None:
             try:
-                load = Load(process, self.ledger, self._publishers, self._chance)
+                load = Load(process, self.ledger, self._publishers, self._chance, self.streams)
                 self._wait_for_the_moment(process, kill, load_s)
             finally:
                 process.kill()
@@ -126,6 +128,7 @@ class Chapter:
         process = self._start(TINY | ROOM)
         if process is not None:
             self._look(process, Look.DRAIN)
+            read_to_the_end(process.host, process.port, self.streams)
             status = process.stop()
             if status:
                 self.ledger.violated(f"SIGTERM ended the broker with status {status}:\n{process.log_tail()}")
@@ -134,6 +137,7 @@ class Chapter:
     def _start(self, settings: dict[str, str]) -> BrokerProcess | None:
         """A new life. None: it did not start, which is a violation."""
         self.ledger.begin_life()
+        self.streams.begin_life()
         process = BrokerProcess(self._folder, settings)
         if process.wait_ready():
             connection = LoadConnection(process.host, process.port)
@@ -185,6 +189,9 @@ class Chapter:
             found = self._take_all(connection, queue)
             self.ledger.check_present(queue, found)
             present += found
+        streams = LoadConnection(process.host, process.port)
+        look_at_streams(streams, self.streams)
+        streams.drop()
         if look is Look.DRAIN:
             self.ledger.settling(present)
             if present:

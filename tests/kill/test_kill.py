@@ -29,3 +29,5 @@ def test_nothing_confirmed_is_lost_and_nothing_settled_comes_back(tmp_path: Path
     totals = chapter.ledger.totals
     # It was a test at all: there was load, the broker confirmed and delivered, and restarts found messages.
     assert min(totals.confirmed, totals.delivered, totals.settled, totals.recovered) > 100
+    assert chapter.streams.confirmed > 100
+    assert chapter.streams.delivered > chapter.streams.confirmed

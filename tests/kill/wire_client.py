@@ -73,12 +73,16 @@ class LoadConnection:
 
     def publish(self, exchange: str, routing_key: str, body: bytes, is_persistent: bool) -> int:
         """Queue a message. Returns its number among the confirms."""
+        return self.publish_with(exchange, routing_key, body, PERSISTENT if is_persistent else TRANSIENT)
+
+    def publish_with(self, exchange: str, routing_key: str, body: bytes, section: bytes) -> int:
+        """The same, with these properties."""
         frame = self._publish_frames.get((exchange, routing_key))
         if frame is None:
             frame = encode_method_frame(CHANNEL, m.BasicPublish(0, exchange, routing_key))
             self._publish_frames[exchange, routing_key] = frame
         self._unsent += frame
-        self._unsent += encode_content(CHANNEL, PERSISTENT if is_persistent else TRANSIENT, body)
+        self._unsent += encode_content(CHANNEL, section, body)
         self.published += 1
         return self.published
 

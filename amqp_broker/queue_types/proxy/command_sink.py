@@ -97,8 +97,8 @@ class DetachReceipt(Receipt):
 class CommandSink(WriteGroup):
     """holders: the consumers by number, until it is known that they are gone. settling: those that have something to
     settle at the end of the turn. rest_ms: for how long that may rest, if the sink lets it. background: where the rest
-    of very many deliveries is handed out, None to hand out any number at once. may_hand_out: some more now. strayed: how
-    many deliveries were for nobody that is known here."""
+    of very many deliveries is handed out, None to hand out any number at once. may_hand_out: some more now. strayed:
+    how many deliveries were for nobody that is known here."""
 
     is_local = False
 

@@ -1,0 +1,285 @@
+"""Streams under kill -9: numbered producers, groups of readers, a queue over a stream, and partitions; and what has to
+be so at every start.
+
+A producer outlives its broker: what was not confirmed goes again, with the number that it had. So in each life
+
+    every message that was confirmed is at exactly one offset, and none is at two;
+    an offset that somebody has read has the same message for ever, and the numbers of a producer rise;
+    a group, and a queue over the stream, hand out everything at least once: what comes first in a life is not behind
+    the lowest message that nobody has acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from threading import Lock
+
+from amqp_broker.client.messages import Delivery
+from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.properties import encode_properties
+from tests.kill.wire_client import TIMEOUT_S, LoadConnection
+
+STREAM, OVER, PARTED = "kill.stream", "kill.over", "kill.parted"
+PARTITIONS = 3
+GROUP = "kill"
+#: The queues from which a stream is read, by the name that messages are published to.
+LOGS = {STREAM: (STREAM,), PARTED: tuple(f"{PARTED}-{number}" for number in range(PARTITIONS))}
+#: Who reads it all with acknowledgements: a group of readers by the name of the stream, a queue by its own.
+SHARED = (STREAM, PARTED, OVER)
+
+PRODUCERS = 2
+_UNCONFIRMED = 200
+_A_LIFE = 1000
+_IDLE_S = 0.05
+_PREFETCH = 100
+_KEYS = 7
+
+Message = tuple[str, int]
+Place = tuple[str, int]
+
+
+class StreamLedger:
+    """What clients of streams know. All of a stream's log is read at a look: `check_log`."""
+
+    def __init__(self, violated: Callable[[str], None]) -> None:
+        self.violated = violated
+        self.confirmed = self.delivered = 0
+        self._lock = Lock()
+        self._next: dict[str, int] = {}
+        self._unconfirmed: dict[str, dict[int, str]] = {}  # by producer: numbers, and to which stream
+        self._confirmed: dict[str, set[Message]] = {name: set() for name in LOGS}
+        self._at: dict[Place, Message] = {}
+        self._ends: dict[str, int] = {}  # of a log: how far somebody has read it
+        self._acked: dict[str, dict[str, set[int]]] = {name: {} for name in SHARED}  # by log
+        self._seen: dict[str, set[Place]] = {name: set() for name in SHARED}
+        self._begun: set[tuple[str, str]] = set()  # in this life: who reads, and which log
+
+    # -- producers -----------------------------------------------------------------------------------------------------
+
+    def to_repeat(self, producer: str) -> list[tuple[int, str]]:
+        """What a producer has published and nobody has confirmed, in its order."""
+        with self._lock:
+            return sorted(self._unconfirmed.setdefault(producer, {}).items())
+
+    def publishing(self, producer: str, stream: str) -> int:
+        """Returns the number of a new message."""
+        with self._lock:
+            number = self._next[producer] = self._next.get(producer, 0) + 1
+            self._unconfirmed[producer][number] = stream
+            return number
+
+    def confirm(self, producer: str, number: int) -> None:
+        with self._lock:
+            stream = self._unconfirmed[producer].pop(number, None)
+            if stream is not None:
+                self.confirmed += 1
+                self._confirmed[stream].add((producer, number))
+
+    # -- readers -------------------------------------------------------------------------------------------------------
+
+    def read(self, log: str, offset: int, body: bytes) -> Place:
+        """A message has come from there."""
+        place = (log, offset)
+        producer, _, number = body.split(b".", 1)[0].decode().partition(":")
+        with self._lock:
+            self.delivered += 1
+            known = self._at.setdefault(place, (producer, int(number)))
+            if known != (producer, int(number)):
+                self.violated(f"{log}: offset {place[1]} had {known} and has {producer}:{number} now")
+        return place
+
+    def shared(self, queue: str, place: Place) -> None:
+        """It was handed out by a group, or a queue over the stream: where that goes on in a life, all before is
+        settled."""
+        log, offset = place
+        with self._lock:
+            acked = self._acked[queue].setdefault(log, set())
+            is_first = (queue, log) not in self._begun
+            self._begun.add((queue, log))
+            if is_first:
+                missed = next((each for each in range(offset) if each not in acked), None)
+                if missed is not None:
+                    self.violated(f"{queue}: goes on at offset {offset} of {log}, and nobody has settled {missed}")
+            self._seen[queue].add(place)
+
+    def handed_out(self, queue: str, place: Place) -> None:
+        """The same, where there are several who share it, so that one may begin behind what others hold."""
+        with self._lock:
+            self._seen[queue].add(place)
+
+    def begin_life(self) -> None:
+        """The broker starts."""
+        self._begun = set()
+
+    def acking(self, queue: str, places: list[Place]) -> None:
+        """An acknowledgement of these is about to be sent."""
+        with self._lock:
+            for log, offset in places:
+                self._acked[queue].setdefault(log, set()).add(offset)
+
+    # -- what must be there --------------------------------------------------------------------------------------------
+
+    def check_log(self, stream: str, found: dict[str, list[int]]) -> None:
+        """`found`: of each of its logs all offsets, as they came from the first one on."""
+        with self._lock:
+            there: dict[Message, Place] = {}
+            for log, offsets in found.items():
+                if offsets != list(range(len(offsets))):
+                    self.violated(f"{log}: the offsets are {offsets[:5]} ... {offsets[-5:]}, of {len(offsets)}")
+                if len(offsets) < self._ends.get(log, 0):
+                    self.violated(f"{log}: {self._ends[log]} messages were there, and {len(offsets)} are")
+                self._ends[log] = len(offsets)
+                last: dict[str, int] = {}
+                for offset in offsets:
+                    producer, number = self._at[log, offset]
+                    if (producer, number) in there:
+                        self.violated(f"{log}: {producer}:{number} is at {offset} and at {there[producer, number]}")
+                    elif number <= last.get(producer, 0):
+                        self.violated(f"{log}: {producer}:{number} at {offset} is behind {last[producer]}")
+                    there[producer, number] = (log, offset)
+                    last[producer] = max(number, last.get(producer, 0))
+            missing = sorted(self._confirmed[stream] - there.keys())
+            if missing:
+                self.violated(f"{stream}: {len(missing)} messages were confirmed and are missing, as {missing[:5]}")
+
+    def check_shared(self, queue: str) -> None:
+        """At the end, when everything was read: it has handed out all."""
+        logs = LOGS.get(queue, (STREAM,))
+        missing = [(log, each) for log in logs for each in range(self._ends.get(log, 0))
+                   if (log, each) not in self._seen[queue]]  # fmt: skip
+        if missing:
+            self.violated(f"{queue}: {len(missing)} messages came to nobody, as {missing[:5]}")
+
+    def ends(self, queue: str) -> int:
+        """How many messages there are for who reads it all."""
+        return sum(self._ends.get(log, 0) for log in LOGS.get(queue, (STREAM,)))
+
+    def seen(self, queue: str) -> int:
+        """How many of them have come."""
+        return len(self._seen[queue])
+
+
+def offset_of(delivery: Delivery) -> int:
+    """Where it is in its log."""
+    return int((delivery.properties.headers or {})["x-stream-offset"])
+
+
+def declare_streams(connection: LoadConnection) -> None:
+    """Those, and the queue over one."""
+    arguments: dict[str, dict[str, object]] = {
+        STREAM: {"x-queue-type": "stream"},
+        PARTED: {"x-queue-type": "stream", "x-stream-partitions": PARTITIONS},
+        OVER: {"x-queue-type": "quorum", "x-stream-source": STREAM, "x-stream-offset": "first"},
+    }
+    for queue, table in arguments.items():
+        declare = m.QueueDeclare(queue=queue, durable=True, arguments=Table(table))  # type: ignore[arg-type]
+        connection.call(declare, m.QueueDeclareOk)
+
+
+def run_producer(connection: LoadConnection, ledger: StreamLedger, name: str, chance: Random) -> None:
+    """Publish until the broker is gone: first what may not have arrived."""
+    waiting: dict[int, int] = {}  # confirms to come, and the numbers that they are for
+    repeated = ledger.to_repeat(name)
+
+    def publish(number: int, stream: str) -> None:
+        headers = {"x-producer-id": name, "x-producer-sequence": number, "x-stream-key": f"{name} {number % _KEYS}"}
+        section = encode_properties({"delivery_mode": 2, "headers": Table(headers)})
+        octets = b"%s:%d." % (name.encode(), number) + bytes(chance.choice((10, 200, 3000)))
+        waiting[connection.publish_with("", stream, octets, section)] = number
+
+    for number, stream in repeated:
+        publish(number, stream)
+    while True:
+        timeout_s = _IDLE_S
+        if len(waiting) < _UNCONFIRMED and connection.published < _A_LIFE:
+            for _ in range(chance.randint(1, 30)):
+                stream = chance.choice(tuple(LOGS))
+                publish(ledger.publishing(name, stream), stream)
+            timeout_s = 0.0
+        for event in connection.poll(timeout_s):
+            if not isinstance(event, m.BasicAck):
+                raise AssertionError(f"a producer was sent {event}")
+            last = event.delivery_tag
+            for tag in [each for each in waiting if each <= last] if event.multiple else [last]:
+                ledger.confirm(name, waiting.pop(tag))
+
+
+def consume(connection: LoadConnection, queue: str, group: str = "", offset: str = "first") -> None:
+    """With a prefetch; what of a stream, from its beginning."""
+    connection.call(m.BasicQos(0, _PREFETCH), m.BasicQosOk)
+    table: dict[str, object] = {}
+    if queue != OVER:
+        table = {"x-stream-offset": offset, **({"x-stream-group": group} if group else {})}
+    connection.call(m.BasicConsume(queue=queue, consumer_tag=queue, arguments=Table(table)), m.BasicConsumeOk)  # type: ignore[arg-type]
+
+
+class SharedReader:
+    """Reads a stream with its group, or a queue over it, acknowledges most, and gives some back. `work` looks once at
+    what has come."""
+
+    def __init__(self, connection: LoadConnection, ledger: StreamLedger, queue: str, chance: Random) -> None:
+        self._connection = connection
+        self._ledger = ledger
+        self._queue = queue
+        self._chance = chance
+        consume(connection, queue, GROUP)
+
+    def work(self, timeout_s: float, returns: float = 0.02) -> int:
+        """Returns how many have come."""
+        ledger, queue = self._ledger, self._queue
+        places: dict[int, Place] = {}
+        for event in self._connection.poll(timeout_s):
+            if isinstance(event, Delivery):
+                headers = event.properties.headers or {}
+                partition = headers.get("x-stream-partition")
+                log = f"{PARTED}-{partition}" if queue == PARTED else STREAM
+                place = ledger.read(log, offset_of(event), event.body)
+                ledger.shared(queue, place)
+                places[event.delivery_tag] = place
+        kept = {tag: place for tag, place in places.items() if self._chance.random() >= returns}
+        ledger.acking(queue, list(kept.values()))
+        for tag in places:
+            self._connection.send(m.BasicAck(tag) if tag in kept else m.BasicNack(tag, False, True))
+        return len(places)
+
+
+def run_reader(connection: LoadConnection, ledger: StreamLedger, queue: str, chance: Random) -> None:
+    """Until the broker is gone."""
+    reader = SharedReader(connection, ledger, queue, chance)
+    while True:
+        reader.work(_IDLE_S)
+
+
+def read_log(connection: LoadConnection, ledger: StreamLedger, log: str) -> list[int]:
+    """All of a stream, or of one partition, from its beginning."""
+    declared = connection.call(m.QueueDeclare(queue=log, passive=True), m.QueueDeclareOk)
+    consume(connection, log)
+    offsets: list[int] = []
+    while len(offsets) < declared.message_count:
+        deliveries = [event for event in connection.poll(TIMEOUT_S) if isinstance(event, Delivery)]
+        if not deliveries:
+            ledger.violated(f"{log} says that it holds {declared.message_count} messages and delivers {len(offsets)}")
+            break
+        offsets += [ledger.read(log, offset_of(each), each.body)[1] for each in deliveries]
+        connection.send(m.BasicAck(deliveries[-1].delivery_tag, True))
+    connection.call(m.BasicCancel(log), m.BasicCancelOk)
+    return offsets
+
+
+def look_at_streams(connection: LoadConnection, ledger: StreamLedger) -> None:
+    """Read them all and check them."""
+    for stream, logs in LOGS.items():
+        ledger.check_log(stream, {log: read_log(connection, ledger, log) for log in logs})
+
+
+def read_to_the_end(host: str, port: int, ledger: StreamLedger) -> None:
+    """Groups and the queue over the stream get what they have not had yet: behind a look."""
+    for queue in SHARED:
+        connection = LoadConnection(host, port)
+        reader = SharedReader(connection, ledger, queue, Random(1))
+        while ledger.seen(queue) < ledger.ends(queue) and reader.work(TIMEOUT_S / 3, returns=0):
+            pass
+        ledger.check_shared(queue)
+        connection.drop()
