@@ -40,6 +40,9 @@ cdef class Replication:
     cdef public object metadata_group
     cdef public object machine
     cdef public object stream
+    cdef object _follower
+    cdef object _source
+    cdef dict _workers
     cdef dict _connected
     cdef dict _absent
     cdef object _leader
