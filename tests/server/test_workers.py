@@ -54,15 +54,16 @@ class Publisher:
         self.url = url
         self.queue = queue
         self.confirmed: list[bytes] = []
+        self._is_over = False
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         bodies = (f"{self.queue} {number}".encode() for number in count())
-        while True:
+        while not self._is_over:
             with contextlib.suppress(*LOST):
                 async with await aio_pika.connect(self.url, timeout=5) as connection:
                     channel = await connection.channel()
-                    while True:
+                    while not self._is_over:
                         message = aio_pika.Message(next(bodies), delivery_mode=2)
                         if await channel.default_exchange.publish(message, self.queue, timeout=5):
                             self.confirmed.append(message.body)
@@ -74,9 +75,9 @@ class Publisher:
         await until(lambda: len(self.confirmed) >= wanted, f"{self.queue}: no confirms {why}")
 
     async def stop(self) -> None:
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        """It may be just connecting, and what cancels that may be lost on the way."""
+        self._is_over = True
+        await asyncio.wait([self._task])
 
 
 async def declare(url: str) -> None:
