@@ -423,7 +423,9 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         return True
 
     def transients(self, node: str) -> list[QueueRecord]:
-        """The queues of a node that do not survive its restart."""
+        """The queues of a node, or of one of its workers, that do not survive its restart."""
+        if not self.count_at(node):
+            return []
         return [queue for queue in self._queues_by_id.values() if queue.home == node and not queue.durable]
 
     def _drop_transients(self, command: Command) -> bool:

@@ -153,9 +153,11 @@ class WorkerSide(ClusterSide):
         self._tell(WORD + count.to_bytes(_NUMBER, "big") + self._taken.to_bytes(_NUMBER, "big"))
 
     def _look_whether_empty(self) -> None:
-        own, metadata = self._replication.own_node, self._node.broker.metadata
+        """Queues, transactions, and letters of queues that are gone."""
+        own, broker = self._replication.own_node, self._node.broker
+        metadata = broker.metadata
         apps = [app for vhost in metadata.vhosts() for app in metadata.apps(vhost.name)]
-        if metadata.count_at(own) or any(app.home == own for app in apps):
+        if metadata.count_at(own) or broker.dead_letters.backlog or any(app.home == own for app in apps):
             self._loop.call_later(_LOOK_S, self._look_whether_empty)
         else:
             self._tell(EMPTY)

@@ -607,7 +607,6 @@ class Config(ClusterConfig):
         NODE,
         "Processes that share the clients and the classic queues of this node, each on a core of its own; auto: as "
         "many as there are processors, one fewer from 8 on. Not in a cluster of several hosts yet.",
-        maximum=256,
     )
     worker_timeout_ms: int = setting(
         DURATION,

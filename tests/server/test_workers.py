@@ -202,6 +202,18 @@ def test_a_worker_that_hangs_is_killed_and_comes_again(tmp_path: Path) -> None:
     asyncio.run(hang())
 
 
+def test_a_worker_that_cannot_start_ends_the_node(tmp_path: Path) -> None:
+    async def die() -> None:
+        with amqp_broker.running(tmp_path, workers=2) as broker:
+            (tmp_path / "workers" / "1" / "FORMAT").write_text("another's")
+            os.kill(process_of(tmp_path, 1), signal.SIGKILL)
+            await until(lambda: not broker.is_running, "it goes on for ever")
+            assert broker.process.poll() == 1
+            assert f"its folder is {tmp_path / 'workers' / '1'}" in broker.logs
+
+    asyncio.run(die())
+
+
 @pytest.mark.parametrize("text", ["{", '{"version": 2, "workers": [1]}', '{"version": 1}'])
 def test_a_file_of_workers_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "WORKERS").write_text(text)
