@@ -379,8 +379,9 @@ class Node:
         self._projection.go_live()
         self.groups.compare(now)
         self.remote_queues.start(now)
-        self.membership.start(now)
-        self.acquaintances.joined(self.replication.last_applied)
+        if not self.config.worker:  # who is a member, and in which group, is the node's: its worker 0 sees to it
+            self.membership.start(now)
+            self.acquaintances.joined(self.replication.last_applied)
         self.leases.start(now)
         self.alarms.start(now)
         self._consumer_timeouts.start(now)

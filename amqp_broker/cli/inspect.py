@@ -15,6 +15,7 @@ import click
 
 from amqp_broker.cli.queue_counts import AppCount, Counting, LeaseCount, QueueCount, UnchangedDisk
 from amqp_broker.metadata.stored_groups import METADATA_GROUP, StoredGroup
+from amqp_broker.settings.kinds import WORKER_MARK
 from queues.store import ENQUEUE, LEASE, LETTERS, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from raft.journal_records import (
     RAFT_CHECKPOINT,
@@ -154,7 +155,7 @@ def _queue_line(queue: QueueCount, is_clustered: bool) -> str:
     line = f"  {queue.vhost}  {queue.name}  {queue.messages} messages, {_octets(queue.message_bytes)}"
     if queue.kind != "queue":
         line += f" ({queue.kind})"
-    elif is_clustered and queue.home:
+    elif queue.home and (is_clustered or WORKER_MARK in queue.home):
         line += f" (lives on {queue.home})"
     return line
 

@@ -7,6 +7,7 @@ removed), one line and status 3. The server itself is imported after the setting
 
 from __future__ import annotations
 
+import os
 import select
 import shutil
 import tempfile
@@ -84,10 +85,12 @@ def _removed_with_parent(folder: Path | None) -> Iterator[None]:
     wanted = Path(tempfile.gettempdir(), TEMPORARY_PREFIX)
     if folder is not None and (folder.parent != wanted.parent or not folder.name.startswith(wanted.name)):
         raise click.ClickException(f"data_dir_is_temporary: '{folder}' is not temporary; allowed: {wanted}...")
+    process_id = os.getpid()
     try:
         yield
     finally:
-        if folder is not None and _parent_is_gone():
+        # A worker is a fork of this process, and its folder is a part of that.
+        if folder is not None and os.getpid() == process_id and _parent_is_gone():
             shutil.rmtree(folder, ignore_errors=True)  # best effort: this process ends here, and nobody is left to tell
 
 

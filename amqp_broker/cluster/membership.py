@@ -284,7 +284,10 @@ class Membership:
         """Tell those who are in no group any more. Their links stay until the next look, so that they hear of it."""
         grouped = self.grouped()
         linked = self._replication.connected()
-        released = dict.fromkeys(name for name in linked if name not in recorded and name not in grouped)
+        workers = self._replication.workers()
+        released = dict.fromkeys(
+            name for name in linked if name not in recorded and name not in grouped and name not in workers
+        )
         for name in released:
             self._send_release(name, b"")
         self._leaving = {name: None for name in released if name not in self._released}

@@ -3,7 +3,6 @@ from amqp_broker.links.tenants cimport Tenants
 from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from amqp_broker.turn.clock cimport TurnClock
 from queues.store cimport MessageStore
-from raft.group cimport Group
 from raft.host cimport RaftHost
 from raft.outbox cimport Outbox
 from storage.journal cimport Journal
@@ -40,9 +39,12 @@ cdef class Replication:
     cdef MessageStore _store
     cdef Journal _journal
     cdef dict _said
-    cdef public Group metadata_group
+    cdef public object metadata_group
     cdef public object machine
     cdef public object stream
+    cdef object _follower
+    cdef object _source
+    cdef dict _workers
     cdef dict _connected
     cdef dict _absent
     cdef object _leader

@@ -3,6 +3,8 @@
     group 0      the metadata (metadata/machine.py); `propose` puts commands into this node's stream
     groups 1..N  quorum queues (queue_types/quorum/groups.py), which hear of the same inputs
 
+A worker k of a node has no group 0: it follows what worker 0 applies (metadata/feed.py), and is a guest of the others.
+
 It knows no sockets: frames of peers come in through `receive_peer` and go out through `end_turn`.
 
 Invariants:
@@ -14,15 +16,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from amqp_broker.links.acquaintances import Acquaintances
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.tenants import Tenants
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
+from amqp_broker.metadata.feed import FeedFollower, FeedSource, FollowedGroup
 from amqp_broker.metadata.machine import Batch, MetadataMachine, Projection
 from amqp_broker.metadata.stream import MetadataStream, Proposal, Then
+from amqp_broker.settings.workers import are_beside, node_of_worker
 from queues.quorum.session import session_above
 from queues.store import MessageStore
 from raft.errors import FolderGivenUp
@@ -143,12 +147,28 @@ class Replication:
         self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
         self.machine = MetadataMachine(metadata, self)
         self.stream = MetadataStream(config.node_name)
+        self._follower: FeedFollower | None = None
+        self._source: FeedSource | None = None
+        self._share(config)
         self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
+        self._workers: dict[str, None] = {}
         self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
         self._told_applied = 0
         self._is_absorbing = False
         self._has_populated = False
+
+    def _share(self, config: Config) -> None:
+        """One of several workers follows worker 0, or is that."""
+        register = self._tenants.register
+        if config.worker:
+            followed = FollowedGroup(node_of_worker(config.node_name))
+            self.metadata_group = cast("Group", followed)
+            self._follower = follower = FeedFollower(self.machine, followed)
+            follower.send = register(FrameKind.METADATA_FEED, follower.receive)
+        elif config.has_workers:
+            self.machine.source = self._source = source = FeedSource(self.machine, lambda: self.last_applied)
+            source.send = register(FrameKind.METADATA_FEED, source.receive)
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -176,6 +196,15 @@ class Replication:
     def is_alone(self) -> bool:
         """Whether this node is all there is to agree: then nothing but its disk is ever waited for."""
         return self.metadata_group.members == (self.own_node,)
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether this process is one of several of its node, which know the same metadata."""
+        return self._config.has_workers
+
+    def workers(self) -> list[str]:
+        """The other workers of this node to which there was a link."""
+        return list(self._workers)
 
     def groups(self) -> list[Group]:
         """All of Raft's groups that this node is in."""
@@ -216,8 +245,12 @@ class Replication:
         bootstrap = () if config.cluster_join else names
         if config.recover:
             self.host.salvage_damaged()
-        self._groups.open(bootstrap, now)
-        self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
+        if self._follower is not None:
+            self._groups.open((), now)
+            self._leader = self.metadata_group.leader
+        else:
+            self._groups.open(bootstrap, now)
+            self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
         for line in self.host.losses:
             log.warning("the journal is damaged: %s", line)
         self.read_index = self.metadata_group.last_applied
@@ -228,6 +261,8 @@ class Replication:
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._store.count_elsewhere(self.host.live_bytes)
         self._begin(None)
+        if config.worker:
+            return
         if config.cluster_listen or config.others or not self.is_alone or self.host.goes_on_alone:
             self.acquaintances.open(self._timers, now)
 
@@ -298,7 +333,11 @@ class Replication:
         self._connected[name] = 0
         self._absent.pop(name, None)
         self._told_applied = 0
+        if are_beside(name, self.own_node):
+            self._workers[name] = None
         self.host.peer_connected(name, now)
+        if self._follower is not None:
+            self._follower.peer_connected(name)
         if name == self._leader:
             self.stream.resend()
         self._groups.peer_connected(name, now)
@@ -309,6 +348,10 @@ class Replication:
         self.is_busy = True
         if self._connected.pop(name, None) is not None:
             self._absent[name] = now
+        if self._follower is not None:
+            self._follower.peer_disconnected(name)
+        elif self._source is not None:
+            self._source.peer_disconnected(name)
         self.host.peer_disconnected(name, now)
         self._groups.peer_disconnected(name, now)
         self.absorb(now)
@@ -379,7 +422,9 @@ class Replication:
         self._is_absorbing = True
         if self.dirty:
             self._groups.absorb(now)
-        applied = self.metadata_group.member.last_applied
+        applied = self.metadata_group.last_applied
+        if self._source is not None:
+            self._source.reach(applied)
         if applied != self._told_applied and self._connected:
             self._told_applied = applied
             octets = applied.to_bytes(8, "big")
@@ -461,6 +506,8 @@ class Replication:
                 log.error("metadata commands of %s are refused: %s", name, error)
                 return
             self.metadata_group.propose(payload)
+        elif self._leader is not None and are_beside(name, self.own_node):
+            self._send_commands(self._leader, payload)
 
     def _on_metadata_applied(self, name: str, payload: bytes, now: int) -> None:
         if name in self._connected:

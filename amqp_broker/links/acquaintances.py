@@ -21,6 +21,7 @@ Invariants:
 4. Who has never greeted is of a version that did not, and admitted as it was then; who has greeted once has to, always,
    and so has everybody in a cluster that was restored.
 5. Nobody is heard, not even to say that this node is no member, before it has said that it is of this generation.
+6. Workers of one node have promised each other nothing: what they say counts at once.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from amqp_broker.links.generation import FIRST, Standing, compare, why_over, why
 from amqp_broker.links.members_file import KnownMembers
 from amqp_broker.links.refusals import Refusals
 from amqp_broker.links.tenants import head_of
+from amqp_broker.settings.workers import are_beside
 from raft.leadership import Leadership
 from raft.memory import Point, Witness
 
@@ -202,8 +204,11 @@ class Acquaintances:
         """There is a link to another node."""
         if self.reason:
             return
-        self.links[name] = Acquaintance()
-        if not self._memory.is_open:  # a node that has no others, as far as it knows
+        self.links[name] = link = Acquaintance()
+        if are_beside(name, self._cluster.own_node):
+            link.levels = self.levels
+            self._admit(name, now)
+        elif not self._memory.is_open:  # a node that has no others, as far as it knows
             self._admit(name, now)
         elif self._memory.position <= self._cluster.synced_position:
             self._greet(name)

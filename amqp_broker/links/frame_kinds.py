@@ -29,6 +29,7 @@ class FrameKind(IntEnum):
     GUEST_ANSWER = 15
     STREAM_REQUEST = 16
     STREAM_ANSWER = 17
+    METADATA_FEED = 18
 
 
 #: The level (levels.py) with which a kind came, for those that not all versions know.
@@ -38,4 +39,5 @@ SINCE: Mapping[FrameKind, int] = {
     FrameKind.GUEST_ANSWER: 2,
     FrameKind.STREAM_REQUEST: 2,
     FrameKind.STREAM_ANSWER: 2,
+    FrameKind.METADATA_FEED: 2,
 }

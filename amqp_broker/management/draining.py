@@ -23,6 +23,7 @@ from amqp_broker.management.refused import FAILED, Refused
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
+from amqp_broker.settings.workers import node_of_worker
 from amqp_broker.turn.task import Steps, Task
 
 if TYPE_CHECKING:
@@ -79,9 +80,13 @@ class Draining:
         return self._ask(request, "guard", self._guard_here)
 
     def _ask(self, request: Request, verb: str, here: Callable[[Request], Steps]) -> Steps:
+        """A node is all of its workers; what keeps it from being stopped, its worker 0 knows as well as any."""
         own = self._peers.own_node
-        node = request.text("node", own)
-        if node == own:
+        node = request.text("node", node_of_worker(own))
+        if node == node_of_worker(own):
+            workers = self._replication.workers()
+            if workers and verb != "guard":
+                yield from self._peers.ask_all(workers, verb, request.fields, request.asker)
             return (yield from here(request))
         if node not in self._peers.others():
             raise ValueError(f"no member '{node}'; there are {', '.join(sorted((own, *self._peers.others())))}")

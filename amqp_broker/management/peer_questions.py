@@ -92,8 +92,8 @@ class PeerQuestions:
         return self._replication.own_node
 
     def others(self) -> list[str]:
-        """The other members, linked or not."""
-        members = {*self._metadata.members(), *self._replication.members()}
+        """The other members and workers, linked or not."""
+        members = {*self._metadata.members(), *self._replication.members(), *self._replication.workers()}
         return sorted(members - {self.own_node})
 
     def ask(self, node: str, verb: str, fields: JsonObject, asker: Asker) -> _Open:

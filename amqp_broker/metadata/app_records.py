@@ -10,6 +10,7 @@ from collections.abc import Callable
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import AppRecord
 from amqp_broker.metadata.vhost_state import VHostState
+from amqp_broker.settings.workers import node_of_worker
 
 
 class AppRecords:
@@ -51,5 +52,5 @@ class AppRecords:
     def drop_apps_of(self, node: str) -> None:
         """A node is no member any more: what was staged there is lost, and the apps get another home."""
         for state in self._vhosts.values():
-            for record in [record for record in state.apps.values() if record.home == node]:
+            for record in [record for record in state.apps.values() if node_of_worker(record.home) == node]:
                 del state.apps[record.name]

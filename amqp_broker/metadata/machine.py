@@ -50,6 +50,16 @@ class Projection(Protocol):
         """Everything may differ."""
 
 
+class Source(Protocol):
+    """Who hears of every entry (feed.py)."""
+
+    def applied_entry(self, index: int, term: int, data: bytes) -> None:
+        """This one is being applied."""
+
+    def replaced(self) -> None:
+        """Everything may differ."""
+
+
 class Batch:
     """One entry: see the module's docstring. Raises ValueError when it is none."""
 
@@ -124,12 +134,16 @@ class MetadataMachine:
         self._sessions: dict[str, tuple[int, int]] = {}  # by node: session, number of the last command
         self._install: State | None = None
         self._index = 0
+        #: Who else applies what is applied here, if anybody does.
+        self.source: Source | None = None
 
     # -- raft's Machine ----------------------------------------------------------------------------------------------
 
     def apply(self, index: int, term: int, data: bytes, now: int) -> None:
         """A committed entry. Raises ValueError if it cannot be read: it is of a newer version."""
         self._index = index
+        if self.source is not None:
+            self.source.applied_entry(index, term, data)
         batch = Batch.decode(data)
         session, last = self._sessions.get(batch.origin, (0, 0))
         if batch.session > session:
@@ -186,6 +200,8 @@ class MetadataMachine:
         state, self._install = self._install or State(), None
         self._become(state)
         self._listener.replaced(self._index)
+        if self.source is not None:
+            self.source.replaced()
 
     def abort_install(self) -> None:
         """Forget what has come."""

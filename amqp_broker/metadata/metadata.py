@@ -40,6 +40,8 @@ from amqp_broker.metadata.group_members import GroupMembers
 from amqp_broker.metadata.partitions import Partitions
 from amqp_broker.metadata.snapshot import describe_queue, lines_of, snapshot_of
 from amqp_broker.metadata.vhost_state import VHostState
+from amqp_broker.settings.kinds import WORKER_MARK
+from amqp_broker.settings.workers import node_of_worker
 from exchanges.bindings import EXCHANGE, QUEUE
 
 
@@ -52,6 +54,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         self._global_parameters: dict[str, GlobalParameter] = {}
         self._queues_by_id: dict[int, QueueRecord] = {}
         self._queue_lines: dict[int, bytes] = {}
+        self._homes: dict[str, int] = {}  # so many queues live there
         self._next_queue_id = 1
         self._members: dict[str, str] = {}
         self._identities: dict[str, str] = {}  # of those members' folders of which one was told
@@ -135,6 +138,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         other._global_parameters = dict(self._global_parameters)
         other._queues_by_id = dict(self._queues_by_id)
         other._queue_lines = dict(self._queue_lines)
+        other._homes = dict(self._homes)
         other._next_queue_id = self._next_queue_id
         other._members = dict(self._members)
         other._identities = dict(self._identities)
@@ -195,6 +199,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         del self._vhosts[name]
         for queue in state.queues.values():
             del self._queues_by_id[queue.queue_id], self._queue_lines[queue.queue_id]
+            self._homes[queue.home] -= 1
         self.drop_permissions(1, name)
         self.access_generation += 1
         self.policy_generation += 1
@@ -392,6 +397,8 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
 
     def replace_queue(self, queue: QueueRecord) -> None:
         """See Partitions."""
+        if queue.queue_id not in self._queues_by_id:
+            self._homes[queue.home] = self._homes.get(queue.home, 0) + 1
         self._vhosts[queue.vhost].queues[queue.name] = queue
         self._queues_by_id[queue.queue_id] = queue
         self._queue_lines[queue.queue_id] = commands.encode(describe_queue(queue))
@@ -405,6 +412,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         for one in (queue, *[each for each in known if each.queue_id in command.get("partition_ids", ())]):
             del state.queues[one.name]
             del self._queues_by_id[one.queue_id], self._queue_lines[one.queue_id]
+            self._homes[one.home] -= 1
             state.bindings.remove_destination(QUEUE, one.name)
         return True
 
@@ -415,11 +423,16 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         return True
 
     def transients(self, node: str) -> list[QueueRecord]:
-        """The queues of a node that do not survive its restart."""
+        """The queues of a node, or of one of its workers, that do not survive its restart."""
+        if not self.count_at(node):
+            return []
         return [queue for queue in self._queues_by_id.values() if queue.home == node and not queue.durable]
 
     def _drop_transients(self, command: Command) -> bool:
-        queues = self.transients(command["node"])
+        """A node that has started is its worker 0: the others go on. One that is gone is gone with all of them."""
+        node = command["node"]
+        is_gone = command["op"] == "node.gone"
+        queues = [queue for queue in self.queues_at(node, with_workers=is_gone) if not queue.durable]
         self._drop_queues(queues)
         return bool(queues)
 
@@ -427,13 +440,21 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         for queue in queues:
             self._delete_queue({"vhost": queue.vhost, "name": queue.name, "queue_id": queue.queue_id})
 
-    def queues_at(self, node: str) -> list[QueueRecord]:
-        """All queues that live on a node."""
-        return [queue for queue in self._queues_by_id.values() if queue.home == node]
+    def queues_at(self, node: str, with_workers: bool = False) -> list[QueueRecord]:
+        """All queues that live on a node, or on one of its workers. with_workers: on all that are of the node."""
+        queues = self._queues_by_id.values()
+        if with_workers:
+            beside = node + WORKER_MARK
+            return [queue for queue in queues if queue.home == node or queue.home.startswith(beside)]
+        return [queue for queue in queues if queue.home == node]
+
+    def count_at(self, node: str) -> int:
+        """How many queues live on a node, or on one of its workers."""
+        return self._homes.get(node, 0)
 
     def may_be_home(self, node: str) -> bool:
         """Whether a queue or an app may live there: nobody who is no member (any more) is anybody's home."""
-        return not node or not self._members or node in self._members
+        return not node or not self._members or node_of_worker(node) in self._members
 
     def members(self) -> Mapping[str, str]:
         """The addresses, HOST:PORT, of the nodes of which one was told, by name."""
@@ -465,7 +486,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         node, fate = command["node"], command.get("queues", commands.KEEP)
         if node not in self._members or (command.get("expected") and set(command["expected"]) != set(self._members)):
             return False
-        queues = self.queues_at(node) if node and fate != commands.KEEP else []
+        queues = self.queues_at(node, with_workers=True) if node and fate != commands.KEEP else []
         if fate == commands.REFUSE and any(queue.durable for queue in queues):
             return False
         del self._members[node]

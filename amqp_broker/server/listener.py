@@ -30,15 +30,19 @@ class Listener:
     """Accepts until it is closed."""
 
     def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop, listener: socket.socket, backlog: int) -> None:
-        self._driver = driver
-        self._config = driver.config
-        self._room = driver.room
-        self._loop = loop
+        self._take_part(driver, loop)
         self._socket = listener
         self._is_closed = False
         listener.setblocking(False)
         listener.listen(backlog)
         self._listen()
+
+    def _take_part(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+        """Whose clients they are."""
+        self._driver = driver
+        self._config = driver.config
+        self._room = driver.room
+        self._loop = loop
 
     def _listen(self) -> None:
         if not self._is_closed:
@@ -155,5 +159,9 @@ class TlsListener(Listener):
     def close(self) -> None:
         """Accept nobody any more."""
         super().close()
+        self.end_handshakes()
+
+    def end_handshakes(self) -> None:
+        """Those that go on are given up."""
         for task in self._handshakes:
             task.cancel()

@@ -30,8 +30,10 @@ from amqp_broker.server.reloading import Reloading
 from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
 from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all
+from amqp_broker.server.supervisor import is_supervised, supervise
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.verification import verify_at_start
+from amqp_broker.server.worker import WorkerListeners, WorkerSide
 from amqp_broker.settings.config import is_loopback
 from amqp_broker.settings.kinds import Address, show_size
 from amqp_broker.settings.log_format import formatter
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from amqp_broker.resources.page_check import PageCheck
+    from amqp_broker.server.worker import Seat
     from amqp_broker.settings.config import Config
 
 log = logging.getLogger("amqp_broker.server")
@@ -73,11 +76,16 @@ _LONGEST_SILENCE_S = 10.0
 
 
 def serve(config: Config, read_again: Callable[[], Config]) -> int:
-    """Run until SIGTERM or SIGINT. read_again: the settings as they are when SIGHUP comes; raises ConfigError. Returns
-    the exit status. Raises StorageError, ConfigError, OSError before a client
-    is let in; FolderGivenUp at any time."""
+    """Run until SIGTERM or SIGINT; where there are to be several workers, each of them returns from here too.
+    read_again: the settings as they are when SIGHUP comes; raises ConfigError. Returns the exit status. Raises
+    StorageError, ConfigError, OSError before a client is let in; FolderGivenUp at any time."""
     handler, lines = start_logging(config)
     try:
+        if is_supervised(config):
+            outcome = supervise(config)
+            if isinstance(outcome, int):
+                return outcome
+            return _serve(outcome.config, lambda: outcome.config_again(read_again()), handler, lines, outcome)
         return _serve(config, read_again, handler, lines)
     finally:
         lines.say_all(time.time())
@@ -94,14 +102,23 @@ def start_logging(config: Config) -> tuple[logging.Handler, RepeatedLines]:
 
 
 def _serve(
-    config: Config, read_again: Callable[[], Config], handler: logging.Handler, lines: RepeatedLines
+    config: Config,
+    read_again: Callable[[], Config],
+    handler: logging.Handler,
+    lines: RepeatedLines,
+    seat: Seat | None = None,
 ) -> int:
     raise_limit()
     manager = ServiceManager(os.environ)
     token = secrets.token_hex(_TOKEN_OCTETS)
-    management = ManagementProcess(config, token)
-    listeners = Listeners(config, has_own=management.is_wanted)
-    cluster = ClusterSide(config)
+    management = ManagementProcess(config) if seat is None else seat.management
+    listeners: Listeners | WorkerListeners
+    if seat is None:
+        listeners = Listeners(config, has_own=management.is_wanted)
+        cluster = ClusterSide(config)
+    else:
+        cluster = side = WorkerSide(seat)
+        listeners = WorkerListeners(seat, side)
     reader, rewriter = started_thread("read"), started_thread("rewrite")
     disk = FileDisk(config.data_dir, background=reader.submit, rewriting=rewriter.submit)
     disk.lock()
@@ -122,7 +139,7 @@ def _serve(
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
         reloading = Reloading(config, read_again, handler, listeners.use, node.audit)
-        run = Run(config, node, disk, listeners, cluster, lines, management, reloading, manager)
+        run = Run(config, node, disk, listeners, cluster, lines, management, token, reloading, manager)
         return _in_loop(run.until_stopped(unverified))
     finally:
         management.close_sockets()
@@ -167,6 +184,10 @@ class Listeners:
             self._tls.append(TlsListener(driver, loop, listener, config.listen_backlog, self._context))
         self._listeners += self._tls
         return self.urls()[0]
+
+    def when_serving(self, then: Callable[[], None]) -> None:
+        """Call `then` once the whole node is ready."""
+        then()
 
     def use(self, context: ssl.SSLContext) -> None:
         """Handshakes of TLS that begin from now on are made with this one."""
@@ -213,10 +234,11 @@ class Run:
         config: Config,
         node: Node,
         disk: FileDisk,
-        listeners: Listeners,
+        listeners: Listeners | WorkerListeners,
         cluster: ClusterSide,
         lines: RepeatedLines,
         management: ManagementProcess,
+        token: str,
         reloading: Reloading,
         manager: ServiceManager,
     ) -> None:
@@ -224,6 +246,7 @@ class Run:
         self._manager = manager
         self._lines = lines
         self._management = management
+        self._token = token
         self._config = config
         self._node = node
         self._facts = node.facts
@@ -251,9 +274,11 @@ class Run:
             if is_ready:
                 self._facts.listens(self._listeners.facts())
                 self._audit.record_own("node.start", details={"version": __version__})
-                _say(f"ready {self._listeners.open(driver)}")
+                url = self._listeners.open(driver)
+                if url:
+                    _say(f"ready {url}")
                 self._manager.ready(loop)
-                self._start_management()
+                self._listeners.when_serving(self._start_management)
                 await self._end()
             await self._leave()
             if self._management.is_running:
@@ -349,7 +374,7 @@ class Run:
     def _start_management(self) -> None:
         address = self._listeners.own_address()
         if address is not None:
-            self._management.start(address, _say)
+            self._management.start(address, self._token, _say)
 
     async def _leave(self) -> None:
         """Part from clients and members, in peace if the node has not failed."""
@@ -390,7 +415,7 @@ def _say(line: str) -> None:
         log.warning("standard output cannot be written (%s), so it is said here: %s", error.strerror, line)
 
 
-def _log_start(config: Config, listeners: Listeners) -> None:
+def _log_start(config: Config, listeners: Listeners | WorkerListeners) -> None:
     """What somebody who reads the log of a stranger's broker asks first."""
     is_plain = (sys.modules[Node.__module__].__file__ or "").endswith(".py")
     modules = "plain modules (without a C compiler: slower)" if is_plain else "compiled modules"

@@ -44,9 +44,9 @@ _END_S = 3.0
 class ManagementProcess:
     """Made, its sockets are bound, as far as they are free. say: what is told when the API answers."""
 
-    def __init__(self, config: Config, token: str) -> None:
+    def __init__(self, config: Config) -> None:
         self._config = config
-        self._token = token
+        self._token = ""
         missing = [name for name in _NEEDS if find_spec(name) is None]
         if missing and (config.management_listen or config.prometheus_listen):
             log.warning("no management: %s missing; pip install 'warrenmq[management]'", ", ".join(missing))
@@ -67,9 +67,10 @@ class ManagementProcess:
         """Whether it was started, and `stop` has not seen its end."""
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self, node: Address, say: Callable[[str], None]) -> None:
-        """The node is at this address of this machine."""
+    def start(self, node: Address, token: str, say: Callable[[str], None]) -> None:
+        """The node is at this address of this machine, and lets in who has this token."""
         if self.is_wanted:
+            self._token = token
             thread = threading.Thread(target=self._watch, args=(node, say), name="management", daemon=True)
             try:
                 thread.start()

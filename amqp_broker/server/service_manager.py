@@ -33,11 +33,22 @@ class ServiceManager:
         limit_us, process = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         is_watched = limit_us.isdigit() and process in ("", str(os.getpid()))
         self._ping_s = int(limit_us) / 1e6 / _PINGS if is_watched else 0.0
+        self._ping_at = 0.0
         self._socket: socket.socket | None = None
+
+    def tell_ready(self) -> None:
+        """Clients are let in; who says this calls `ping_if_due` from now on."""
+        self._tell("READY=1\nSTATUS=serving clients")
+
+    def ping_if_due(self, now_s: float) -> None:
+        """The loop of who has no asyncio turns."""
+        if self._ping_s and now_s >= self._ping_at:
+            self._ping_at = now_s + self._ping_s
+            self._tell("WATCHDOG=1")
 
     def ready(self, loop: asyncio.AbstractEventLoop) -> None:
         """Clients are let in; from now on the watchdog counts."""
-        self._tell("READY=1\nSTATUS=serving clients")
+        self.tell_ready()
         if self._ping_s:
             self._ping(loop)
 

@@ -235,7 +235,7 @@ class ClusterConfig:
         return self.cluster_frame_max_bytes - FRAME_ROOM_BYTES
 
     def _check_members(self) -> None:
-        if NODE_NAME.fullmatch(self.node_name) is None:
+        if NODE_NAME.fullmatch(self._host_name()) is None:
             raise self._refuse("node_name", NODE_NAME_RULE)
         names = [member.name for member in self.cluster]
         addresses = [member.address for member in self.cluster]
@@ -253,6 +253,10 @@ class ClusterConfig:
             raise self._refuse("cluster", "only together with cluster_listen, where the other members come in; set it")
         if self.cluster_join and not self.others:
             raise self._refuse("cluster_join", "only together with cluster, the members to join and this node")
+
+    def _host_name(self) -> str:
+        """The node's name as a person may write it."""
+        return self.node_name
 
     def _check_credentials(self) -> None:
         if (self.others or self.cluster_listen) and self.cluster_secret_file is None:

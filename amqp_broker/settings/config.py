@@ -35,10 +35,12 @@ from amqp_broker.settings.kinds import (
     KIB,
     MIB,
     NAMES,
+    PROCESSES,
     SECOND,
     SECRET,
     SIZE,
     TEXT,
+    WORKER_MARK,
     Address,
 )
 from amqp_broker.settings.setting import Setting, setting, setting_of
@@ -599,6 +601,26 @@ class Config(ClusterConfig):
         minimum=100,
     )
 
+    workers: int = setting(
+        PROCESSES,
+        1,
+        NODE,
+        "Processes that share the clients and the classic queues of this node, each on a core of its own; auto: as "
+        "many as there are processors, one fewer from 8 on. Not in a cluster of several hosts yet.",
+    )
+    worker_timeout_ms: int = setting(
+        DURATION,
+        10 * SECOND,
+        NODE,
+        "A worker whose loop has stood still for so long is killed, and started again.",
+        minimum=500,
+    )
+    worker: int = setting(
+        COUNT, 0, NODE, "Which of the workers this process is.", minimum=0, maximum=65535, is_hidden=True
+    )
+    worker_processes: int = setting(
+        COUNT, 1, NODE, "How many workers there are, those included that get no clients.", minimum=1, is_hidden=True
+    )
     log_level: str = setting(
         TEXT,
         "info",
@@ -643,12 +665,26 @@ class Config(ClusterConfig):
             each.check(getattr(self, each.attribute))
         self._check_rules()
 
+    @property
+    def has_workers(self) -> bool:
+        """Whether this process is one of several of its node."""
+        return self.worker_processes > 1
+
+    def _host_name(self) -> str:
+        """See ClusterConfig."""
+        return self.node_name.removesuffix(f"{WORKER_MARK}{self.worker}") if self.worker else self.node_name
+
     def _check_rules(self) -> None:
         """The rules between fields."""
         if not self.listen and not self.tls_listen:
             raise self._refuse("listen", "at least one address here or in tls_listen, or nobody can come in")
         if self.tls_listen and (self.tls_certificate is None or self.tls_key is None):
             raise self._refuse("tls_listen", "only together with tls_certificate and tls_key; set both")
+        if self.workers != 1 and (self.cluster_listen or self.cluster):
+            raise self._refuse(
+                "workers",
+                "1 while cluster_listen or cluster is set: in a cluster of several hosts each is one process yet",
+            )
         if self.tls_verify_client and self.tls_client_ca is None:
             raise self._refuse("tls_verify_client", "only together with tls_client_ca, the accepted authorities")
         if self.heartbeat_ms % SECOND:

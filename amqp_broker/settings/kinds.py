@@ -35,8 +35,13 @@ SIZE_UNITS = {
 }
 DURATION_UNITS_MS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
+#: As many processes as there are processors for them.
+AUTO = 0
+MOST_WORKERS = 256
 #: A node's name is written on command lines, in lists, logs and certificates.
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
+#: Between the name of a node and the number of one of its workers.
+WORKER_MARK = "/"
 NODE_NAME_RULE = "1 to 128 letters, digits and ._@- that begin with a letter or digit"
 
 _NUMBER_AND_UNIT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,9})?)\s*([A-Za-z]*)")
@@ -179,6 +184,18 @@ def _show_boolean(value: object) -> str:
     return "true" if value else "false"
 
 
+def _parse_processes(text: str) -> int:
+    if text.strip().lower() == "auto":
+        return AUTO
+    if not 0 < (count := _parse_count(text)) <= MOST_WORKERS:
+        raise ValueError("too few or too many")
+    return count
+
+
+def _show_processes(value: object) -> str:
+    return "auto" if value == AUTO else str(value)
+
+
 def _parse_text(text: str) -> str:
     if not text or "\0" in text:
         raise ValueError("empty")
@@ -235,6 +252,7 @@ DURATION = Kind(
     "_ms",
 )
 COUNT = Kind("count", "N", "a whole number", _parse_count, str)
+PROCESSES = Kind("count", "N", f"a whole number from 1 to {MOST_WORKERS}, or auto", _parse_processes, _show_processes)
 BOOLEAN = Kind("boolean", "BOOL", "true or false", _parse_boolean, _show_boolean)
 TEXT = Kind("text", "TEXT", "a text that is not empty", _parse_text, str)
 SECRET = Kind("secret", "TEXT", "a text that is not empty", _parse_text, str)

@@ -34,6 +34,7 @@ from amqp_broker.routing.taps import NodeTaps
 from amqp_broker.routing.unroutable import UnroutableRing
 from amqp_broker.routing.vhost import VHost
 from amqp_broker.settings.config import Config
+from amqp_broker.settings.workers import node_of_worker, worker_name
 from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.task import Steps, Task
 from amqp_broker.vhosts.declarations import Declarations
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
     from storage.journal import Journal
 
 log = logging.getLogger("amqp_broker")
+
+#: Octets of a random number by which two workers are picked.
+_PICK_BYTES = 4
 
 
 class _RemoteOwner:
@@ -187,8 +191,24 @@ class Broker:
 
     @property
     def is_clustered(self) -> bool:
-        """Whether other nodes have to know of what does not outlive a restart, too."""
-        return self.replication.is_clustered
+        """Whether others, nodes or workers of this one, have to know of what does not outlive a restart, too."""
+        return self.replication.is_clustered or self.replication.has_workers
+
+    def home_of_new(self, is_own: bool) -> str:
+        """Where a new classic queue is to live. is_own: with its connection, if that is not at a worker that is to be
+        emptied. Else the worker with the fewer queues of two that are picked at random."""
+        replication, config = self.replication, self.config
+        own = replication.own_node
+        if not replication.has_workers or (is_own and config.worker < config.workers):
+            return own
+        numbers = range(config.workers)
+        names = [worker_name(node_of_worker(own), number) for number in numbers]
+        homes = [name for name in names if name == own or replication.is_connected(name)] or [own]
+        picked = int.from_bytes(self.random_bytes(_PICK_BYTES), "big")
+        first = homes[picked % len(homes)]
+        others = [name for name in homes if name != first] or [first]
+        second = others[picked // len(homes) % len(others)]
+        return min(first, second, key=self.metadata.count_at)
 
     @property
     def fleeting_queues(self) -> int:

@@ -42,6 +42,8 @@ KINDS = {
         "chunks of a stream that the sender cannot read: `amqp_broker/queue_types/stream/page_frames.py`"
     ),
     FrameKind.STREAM_ANSWER: "a part of them, that these were all, or why there are none; in the same file",
+    FrameKind.METADATA_FEED: "what a node's worker 0 has applied of the metadata, for its other workers: "
+    "`amqp_broker/metadata/feed.py`",
 }
 
 

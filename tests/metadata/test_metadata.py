@@ -499,3 +499,50 @@ def test_a_stream_and_its_partitions_come_and_go_together() -> None:
     assert not partition(0, 30, 31, name="t"), "all of it, or nothing"
     assert metadata.apply(commands.delete_queue("/", "s", 1, [5, 10, 20, 21]))
     assert named() == {"t-1": 21}
+
+
+def homed(name: str, home: str, durable: bool = True) -> commands.Command:
+    return commands.declare_queue("/", name, 1, type_name="classic", durable=durable, home=home)
+
+
+@pytest.fixture
+def with_workers() -> Metadata:
+    """Two members, one of which has workers."""
+    metadata = Metadata()
+    metadata.apply(commands.put_vhost("/"))
+    for node in ("n1", "n2"):
+        metadata.apply(commands.put_member(node, f"{node}:1"))
+    for home in ("n1", "n1/1", "n1/2", "n2"):
+        metadata.apply(homed(f"lasting at {home}", home))
+        metadata.apply(homed(f"passing at {home}", home, durable=False))
+    return metadata
+
+
+def homes(metadata: Metadata) -> list[str]:
+    return [queue.home for queue in metadata.all_queues()]
+
+
+def test_a_worker_of_a_member_may_be_a_home(with_workers: Metadata) -> None:
+    assert homes(with_workers) == ["n1", "n1", "n1/1", "n1/1", "n1/2", "n1/2", "n2", "n2"]
+    assert not with_workers.apply(homed("nowhere", "n3/1"))
+    assert [with_workers.count_at(home) for home in ("n1", "n1/1", "n3/1")] == [2, 2, 0]
+
+
+def test_a_worker_that_starts_again_is_not_the_others(with_workers: Metadata) -> None:
+    assert with_workers.apply(commands.node_started("n1"))
+    assert homes(with_workers) == ["n1", "n1/1", "n1/1", "n1/2", "n1/2", "n2", "n2"]
+    assert with_workers.apply(commands.node_started("n1/2"))
+    assert homes(with_workers) == ["n1", "n1/1", "n1/1", "n1/2", "n2", "n2"]
+
+
+def test_a_node_that_is_gone_is_gone_with_its_workers(with_workers: Metadata) -> None:
+    assert with_workers.apply(commands.node_gone("n1"))
+    assert homes(with_workers) == ["n1", "n1/1", "n1/2", "n2", "n2"]
+
+
+def test_with_a_member_go_the_queues_of_its_workers(with_workers: Metadata) -> None:
+    assert not with_workers.apply(commands.remove_member("n1", queues=commands.REFUSE))
+    assert with_workers.apply(commands.remove_member("n1", queues=commands.DROP))
+    assert homes(with_workers) == ["n2", "n2"]
+    assert with_workers.count_at("n1/1") == 0
+    assert with_workers.count_at("n2") == 2

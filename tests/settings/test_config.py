@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.settings.cluster_config import CLUSTER_SETTINGS, ClusterConfig
-from amqp_broker.settings.config import SETTINGS, Config, is_loopback
+from amqp_broker.settings.config import SETTINGS, SETTINGS_BY_KEY, Config, is_loopback
 from amqp_broker.settings.kinds import COUNT, KIB, MIB, Address
 from amqp_broker.settings.setting import ConfigError, Setting
 
@@ -150,3 +150,25 @@ def test_a_password_is_never_shown() -> None:
     (secret,) = [each for each in SETTINGS if each.is_secret]
     assert "swordfish" not in secret.show("swordfish")
     assert "swordfish" not in str(secret.refuse("swordfish"))
+
+
+def test_workers_are_a_number_or_as_many_as_there_are_processors() -> None:
+    workers = SETTINGS_BY_KEY["workers"]
+    assert (workers.parse("3"), workers.parse("Auto")) == (3, 0)
+    assert (workers.show(3), workers.show(0), workers.default_text) == ("3", "auto", "1")
+    with pytest.raises(ConfigError, match="workers: '0' is not valid; allowed: a whole number from 1 to 256, or auto"):
+        workers.parse("0")
+
+
+def test_workers_and_several_hosts_are_not_to_be_had_together() -> None:
+    listen = (Address("127.0.0.1", 0),)
+    with pytest.raises(ConfigError, match="workers: '2' is not valid; allowed: 1 while cluster_listen or cluster is"):
+        Config(workers=2, cluster_listen=listen, cluster_secret_file=Path("secret"))
+
+
+def test_a_worker_is_called_after_its_node() -> None:
+    assert Config(worker=3, worker_processes=4, node_name="n1/3").has_workers
+    with pytest.raises(ConfigError, match="node_name: 'n1/3' is not valid"):
+        Config(node_name="n1/3")
+    with pytest.raises(ConfigError, match="node_name: 'n1/2' is not valid"):
+        Config(worker=3, worker_processes=4, node_name="n1/2")

@@ -246,12 +246,12 @@ class QueueGroup(CommandSink):
 
     def members(self) -> tuple[str, ...]:
         """Who votes in the group; on a node that is no member, who is to be one."""
-        return self.raft.members or tuple(sorted(self._metadata.group_members(self.group_id)))
+        return self.raft.members or tuple(sorted(self._groups.members_of(self.group_id)))
 
     def wanted_members(self) -> list[str]:
         """The other nodes that are to be members."""
         metadata = self._metadata
-        names = metadata.group_members(self.group_id) or sorted(metadata.members())
+        names = self._groups.members_of(self.group_id) or sorted(metadata.members())
         return [name for name in names if name != self._groups.own_node]
 
     def draw_number(self) -> int:
@@ -429,7 +429,7 @@ class QueueGroup(CommandSink):
     def _look_at_members(self, now: int) -> None:
         """Whether this node is a member of the group, or a guest, may be another thing than before."""
         raft, guest, own = self.raft, self.guest, self._groups.own_node
-        members = self._metadata.group_members(self.group_id)
+        members = self._groups.members_of(self.group_id)
         if self._left_term and raft.last_index != self._left_at:
             self._left_term = 0  # somebody has added it again since, and counts on what it has got
         if raft.is_outside or raft.is_leader or own in (members or (own,)):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.queue_types.quorum.group import QueueGroup
+from amqp_broker.settings.workers import node_of_worker
 from queues.pager import Pager
 from queues.quorum.machine import QueueGroupMachine
 from raft.host import RaftHost
@@ -33,9 +34,9 @@ _ASK_MS = 1000
 
 class QuorumGroups:
     """all: by number. is_active: there are quorum queues. is_busy: a group has something to do at the end of this turn.
-    has_lists: groups are, or were, on some of the nodes only. is_ready, is_alone: of the node's metadata (Replication).
-    pagers: the node's, for classic queues, and those of the groups. synced_position: up to where the journal is on the
-    disk."""
+    has_lists: groups are, or were, on some of the nodes only, or the node has workers. is_ready, is_alone: of the
+    node's metadata (Replication). pagers: the node's, for classic queues, and those of the groups. synced_position: up
+    to where the journal is on the disk."""
 
     def __init__(
         self,
@@ -65,7 +66,8 @@ class QuorumGroups:
         self.pagers = [host.store.pager]
         self.is_active = False
         self.is_busy = False
-        self.has_lists = False
+        self.has_lists = config.has_workers
+        self._worker_0 = (node_of_worker(config.node_name),) if config.worker else ()
         self._lists_seen = 0
         self.synced_position = 0
         #: Who is told how long things take, if anybody is.
@@ -174,6 +176,11 @@ class QuorumGroups:
             if queue_id in group.queues
         ]
 
+    def members_of(self, group_id: int) -> tuple[str, ...]:
+        """The nodes that a group is on, as far as they are named. A worker k goes to its node's worker 0, which is
+        there or knows more."""
+        return self._worker_0 or tuple(self._metadata.group_members(group_id))
+
     # -- start and end -------------------------------------------------------------------------------------------------
 
     def open(self, members: tuple[str, ...], now: int) -> None:
@@ -185,6 +192,8 @@ class QuorumGroups:
             )
             machine = QueueGroupMachine(self.own_node, pager, self._config.stream_direct_bytes)
             raft = self._raft.open_group(group_id, machine, members, now, machine.placer)
+            if self.has_lists:
+                machine.expect_guests()
             self.pagers.append(pager)
             self.all[group_id] = QueueGroup(raft, machine, pager, self, self._host, self._config, now)
 

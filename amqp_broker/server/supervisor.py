@@ -1,0 +1,557 @@
+"""The supervisor of `serve --workers N`: has the ports of clients, and N processes that serve them.
+
+    ports bound -> worker 0 started -> READY -> the others started -> all READY -> `ready` printed, clients accepted
+    -> SIGTERM -> no more clients -> workers 1 to N-1 leave -> worker 0 leaves
+
+It knows no messages, no metadata and nothing of AMQP. A worker is this process, forked, and goes on as `serve` in a
+folder of its own (worker.py): `supervise` returns in each of them, too.
+
+Invariants:
+1. There is one thread here, as a fork copies one only.
+2. A worker that has ended, or whose loop has stood still for worker_timeout, is started again: at once, then after 0.5,
+   1, 2 ... 10 s. One that dies MOST_DEATHS times in DEATHS_S ends the node with status 1.
+3. Every folder that has a worker's name in WORKERS has its worker, whatever the setting says: those above it get no
+   clients and no new queues, and their folders go when they are empty.
+4. A client goes to the worker with the fewer connections of two that are picked at random, of those that are ready and
+   whose loop turns.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import random
+import secrets
+import selectors
+import shutil
+import signal
+import socket
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from amqp_broker.management.node_facts import ListenerFacts
+from amqp_broker.server.descriptors import EXHAUSTED
+from amqp_broker.server.management_process import ManagementProcess
+from amqp_broker.server.service_manager import ServiceManager
+from amqp_broker.server.sockets import address_of, bind_all
+from amqp_broker.server.worker import EMPTY, PLAIN, READY, SECURE, SERVING, WORD, Seat
+from amqp_broker.server.workers_file import folder_of, read_workers, write_workers
+from amqp_broker.settings.kinds import AUTO, MIB, Address
+from amqp_broker.settings.workers import worker_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from amqp_broker.settings.config import Config
+
+log = logging.getLogger("amqp_broker.server")
+
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 10.0
+MOST_DEATHS: Final = 5
+DEATHS_S: Final = 60.0
+#: Who has said nothing for so long gets no new clients, seconds.
+SILENT_S: Final = 3.0
+#: Exit statuses that say that to start again would say the same: a wrong setting or folder, a folder that was given up.
+_FINAL: Final = (2, 3)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_LOOPBACK: Final = (Address("127.0.0.1", 0),)
+_BACKLOG: Final = 100
+_ACCEPTED_AT_ONCE: Final = 64
+_LOOK_S: Final = 0.1
+_REST_S: Final = 1.0
+#: A worker that stops has so long besides shutdown_timeout, seconds.
+_STOP_S: Final = 10.0
+_SECRET_OCTETS: Final = 32
+_MOST_OCTETS: Final = 1024
+_NUMBER: Final = 8
+#: From so many processors on, `auto` leaves one for the rest.
+_MANY: Final = 8
+_LEAST_BUDGET_BYTES: Final = 64 * MIB
+
+
+def wanted_workers(config: Config) -> int:
+    """How many workers the settings ask for."""
+    if config.workers != AUTO:
+        return config.workers
+    usable = len(os.sched_getaffinity(0))
+    with suppress(OSError, ValueError):
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
+        usable = min(usable, max(1, int(quota) // int(period)))
+    return usable - 1 if usable >= _MANY else max(1, usable)
+
+
+def is_supervised(config: Config) -> bool:
+    """Whether there are several workers: asked for, or with folders that are there."""
+    return wanted_workers(config) > 1 or bool(read_workers(config.data_dir))
+
+
+def supervise(config: Config) -> int | Seat:
+    """Run all workers until SIGTERM or SIGINT. Returns the exit status, or, in each worker, its seat. Raises OSError
+    before any worker is started, StorageError for a WORKERS file that cannot be read."""
+    supervisor = Supervisor(config)
+    try:
+        return supervisor.run()
+    finally:
+        supervisor.close()
+
+
+class Worker:
+    """One of them, whether its process runs or not. connections: as it has said; taken: how many it had been handed
+    then; handed: how many there were."""
+
+    def __init__(self, number: int, link: socket.socket) -> None:
+        self.number = number
+        self.link = link
+        self.process_id = 0
+        self.watched = -1
+        self.control: socket.socket | None = None
+        self.is_ready = False
+        self.is_told = False  # that the node serves
+        self.is_empty = False
+        self.connections = self.taken = self.handed = 0
+        self.word_at = 0.0
+        self.deaths: deque[float] = deque()
+        self.start_at: float | None = None
+        self.pause_s = 0.0
+
+    @property
+    def load(self) -> int:
+        """How many clients it has, those on their way to it included."""
+        return self.connections + self.handed - self.taken
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process."""
+        return self.process_id != 0
+
+
+class Supervisor:
+    """See the module's docstring. Made, the ports are bound."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._count = wanted_workers(config)
+        self._node = config.node_name
+        self._secret = secrets.token_bytes(_SECRET_OCTETS)
+        self._is_worker = False
+        self._is_stopping = False
+        self._is_serving = False
+        self._status = 0
+        self._stop_by = 0.0
+        self._rests_until = 0.0
+        self._held: deque[tuple[socket.socket, bytes]] = deque()  # clients whom no worker could take yet
+        self._accepting: list[socket.socket] = []
+        self._manager = ServiceManager(os.environ)
+        self._plain = bind_all(config.listen, "--listen")
+        self._secure = bind_all(config.tls_listen, "--tls-listen")
+        self._management = ManagementProcess(config)
+        known = read_workers(config.data_dir)
+        numbers = sorted({*range(self._count), *known})
+        self._links = bind_all(_LOOPBACK * len(numbers), "--workers")
+        for each in self._links:
+            each.listen(_BACKLOG)
+        self._addresses = {number: address_of(link) for number, link in zip(numbers, self._links, strict=True)}
+        self.workers = {number: Worker(number, link) for number, link in zip(numbers, self._links, strict=True)}
+        self._selector = selectors.DefaultSelector()
+        self._wakes, self._woken = socket.socketpair()
+        for each in (self._wakes, self._woken):
+            each.setblocking(False)
+        self._handlers: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> int | Seat:
+        """See `supervise`."""
+        gc.collect()
+        gc.freeze()  # the collectors of the workers do not look at it, so its pages stay shared
+        self._listen_to_signals()
+        self._selector.register(self._wakes, selectors.EVENT_READ, self._on_signal)
+        if self._config.exit_with_parent:
+            self._selector.register(0, selectors.EVENT_READ, self._on_parent)
+        self.workers[0].start_at = time.monotonic()
+        while True:
+            seat = self._start_due()
+            if seat is not None:
+                return seat
+            if self._is_over():
+                return self._status
+            for key, _ in self._selector.select(self._pause_s()):
+                key.data()
+            self._look()
+
+    def _pause_s(self) -> float:
+        due = min((each.start_at for each in self.workers.values() if each.start_at is not None), default=None)
+        return _LOOK_S if due is None else max(0.0, min(_LOOK_S, due - time.monotonic()))
+
+    def _is_over(self) -> bool:
+        return self._is_stopping and not any(each.is_running for each in self.workers.values())
+
+    # -- signals -------------------------------------------------------------------------------------------------------
+
+    def _listen_to_signals(self) -> None:
+        for number in _SIGNALS:
+            self._handlers[number] = signal.signal(number, lambda number, frame: None)
+        signal.set_wakeup_fd(self._woken.fileno(), warn_on_full_buffer=False)
+
+    def _on_signal(self) -> None:
+        with suppress(BlockingIOError):
+            for number in self._wakes.recv(_MOST_OCTETS):
+                if number == signal.SIGHUP:
+                    for worker in self._running():
+                        os.kill(worker.process_id, signal.SIGHUP)
+                elif number in (signal.SIGTERM, signal.SIGINT):
+                    self._stop(0)
+
+    def _on_parent(self) -> None:
+        if not os.read(0, 4096):
+            self._selector.unregister(0)
+            self._stop(0)
+
+    # -- workers -------------------------------------------------------------------------------------------------------
+
+    def _running(self) -> list[Worker]:
+        return [each for each in self.workers.values() if each.is_running]
+
+    def _start_due(self) -> Seat | None:
+        """Start who is to be started now. Returns the seat in the worker's process."""
+        now = time.monotonic()
+        for worker in self.workers.values():
+            if worker.start_at is not None and worker.start_at <= now and not self._is_stopping:
+                worker.start_at = None
+                seat = self._start(worker)
+                if seat is not None:
+                    return seat
+        return None
+
+    def _start(self, worker: Worker) -> Seat | None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # A signal that comes before the worker has handlers of its own is not to be lost.
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            process_id = os.fork()
+        except OSError as error:
+            log.error("worker %d cannot be started: %s", worker.number, error.strerror)
+            ours.close()
+            theirs.close()
+            worker.pause_s = max(FIRST_PAUSE_S, worker.pause_s)
+            self._start_later(worker)
+            return None
+        else:
+            if process_id == 0:
+                ours.close()
+                return self._become(worker, theirs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        theirs.close()
+        ours.setblocking(False)
+        worker.process_id, worker.control = process_id, ours
+        worker.watched = os.pidfd_open(process_id)
+        worker.is_ready = worker.is_told = False
+        worker.connections = worker.taken = worker.handed = 0
+        worker.word_at = 0.0
+        self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(worker))
+        self._selector.register(worker.watched, selectors.EVENT_READ, lambda: self._ended(worker))
+        return None
+
+    def _become(self, worker: Worker, control: socket.socket) -> Seat:
+        """In the worker's process: let go of what is the supervisor's."""
+        self._is_worker = True
+        os.setpgid(0, 0)  # Ctrl-C is for the supervisor, who then stops the workers
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        for other in self.workers.values():
+            if other.control is not None:
+                other.control.close()
+            if other.watched >= 0:
+                os.close(other.watched)
+            if other is not worker:
+                other.link.close()
+        if worker.number:
+            self._management.close_sockets()
+        return Seat(
+            config=self._config_of(worker),
+            control=control,
+            link=worker.link,
+            links={number: address for number, address in self._addresses.items() if number != worker.number},
+            secret=self._secret,
+            management=self._management,
+            facts=self._facts(),
+        )
+
+    def _facts(self) -> tuple[ListenerFacts, ...]:
+        plain = [ListenerFacts("amqp", *address_of(each)) for each in self._plain]
+        return (*plain, *[ListenerFacts("amqp/ssl", *address_of(each), tls=True) for each in self._secure])
+
+    def _config_of(self, worker: Worker) -> Config:
+        config, number = self._config, worker.number
+        budget = max(_LEAST_BUDGET_BYTES, config.memory_budget_bytes // len(self.workers))
+        return replace(
+            config,
+            node_name=worker_name(self._node, number),
+            data_dir=folder_of(config.data_dir, number),
+            workers=self._count,
+            worker=number,
+            worker_processes=len(self.workers),
+            memory_budget_bytes=min(config.memory_budget_bytes, budget),
+            max_partial_messages_bytes=max(MIB, config.max_partial_messages_bytes // len(self.workers)),
+            max_connections=-(-config.max_connections // self._count),
+            load_definitions=None if number else config.load_definitions,
+            exit_with_parent=False,
+        )
+
+    def _hear(self, worker: Worker) -> None:
+        while worker.control is not None:
+            try:
+                said = worker.control.recv(_MOST_OCTETS)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                said = b""
+            if not said:  # it ends: its process is waited for
+                self._selector.unregister(worker.control)
+                worker.control.close()
+                worker.control = None
+                worker.is_ready = False
+                return
+            what, rest = said[:1], said[1:]
+            worker.word_at = time.monotonic()
+            if what == WORD:
+                worker.connections = int.from_bytes(rest[:_NUMBER], "big")
+                worker.taken = int.from_bytes(rest[_NUMBER:], "big")
+                if worker.deaths and worker.word_at - worker.deaths[-1] > DEATHS_S:
+                    worker.pause_s = 0.0
+            elif what == READY:
+                self._ready(worker, rest.decode())
+            elif what == EMPTY and not worker.is_empty:
+                worker.is_empty = True
+                log.info("worker %d holds nothing any more: it stops, and its folder goes", worker.number)
+                os.kill(worker.process_id, signal.SIGTERM)
+
+    def _ready(self, worker: Worker, name: str) -> None:
+        worker.is_ready = True
+        if worker.number == 0 and not any(each.is_running for each in self.workers.values() if each.number):
+            self._start_others(name)
+        if self._is_serving:
+            self._tell_serving(worker)
+            log.info("worker %d is ready", worker.number)
+        elif all(each.is_ready for each in self.workers.values()):
+            self._serve()
+
+    def _start_others(self, name: str) -> None:
+        """Worker 0 has its folder, and knows how the node is called."""
+        self._node = name
+        others = [number for number in self.workers if number]
+        write_workers(self._config.data_dir, others)
+        for number in others:
+            worker = self.workers[number]
+            if not worker.is_running and not worker.is_empty:
+                worker.start_at = time.monotonic()
+
+    def _ended(self, worker: Worker) -> None:
+        """Its process is gone."""
+        self._selector.unregister(worker.watched)
+        os.close(worker.watched)
+        worker.watched = -1
+        _, status = os.waitpid(worker.process_id, 0)
+        code = os.waitstatus_to_exitcode(status)
+        worker.process_id, worker.is_ready = 0, False
+        if worker.control is not None:
+            self._selector.unregister(worker.control)
+            worker.control.close()
+            worker.control = None
+        if worker.is_empty and code == 0 and not self._is_stopping:
+            self._remove(worker)
+        elif self._is_stopping:
+            self._status = self._status or (code if code >= 0 else int(-code != signal.SIGTERM))
+            if worker.number and not any(each.is_running for each in self.workers.values() if each.number):
+                self._stop_worker(self.workers[0])
+        elif not self._is_serving and code in _FINAL:
+            self._stop(code)
+        else:
+            self._died(worker, code)
+
+    def _died(self, worker: Worker, code: int) -> None:
+        now = time.monotonic()
+        worker.deaths.append(now)
+        while now - worker.deaths[0] > DEATHS_S:
+            worker.deaths.popleft()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        if len(worker.deaths) >= MOST_DEATHS:
+            folder = folder_of(self._config.data_dir, worker.number)
+            log.critical(
+                "worker %d %s, and has died %d times in %d s: the node stops; its folder is %s",
+                worker.number, how, len(worker.deaths), DEATHS_S, folder,
+            )  # fmt: skip
+            self._stop(1)
+            return
+        self._start_later(worker)
+        log.error("worker %d %s; it is started again in %g s", worker.number, how, worker.pause_s)
+        worker.pause_s = min(max(FIRST_PAUSE_S, 2 * worker.pause_s), LONGEST_PAUSE_S)
+
+    def _start_later(self, worker: Worker) -> None:
+        worker.start_at = time.monotonic() + worker.pause_s
+
+    def _remove(self, worker: Worker) -> None:
+        """Its folder has nothing any more."""
+        others = [number for number in self.workers if number and number != worker.number]
+        write_workers(self._config.data_dir, others)
+        shutil.rmtree(folder_of(self._config.data_dir, worker.number), ignore_errors=True)
+
+    def _look(self) -> None:
+        """Now and then: who hangs, and which clients wait."""
+        now, limit_s = time.monotonic(), self._config.worker_timeout_ms / 1000
+        for worker in self._running():
+            if worker.word_at and now - worker.word_at > limit_s:
+                log.error("worker %d has said nothing for %g s (worker_timeout): it is killed", worker.number, limit_s)
+                worker.word_at = 0.0
+                os.kill(worker.process_id, signal.SIGKILL)
+        self._manager.ping_if_due(now)
+        if self._is_stopping:
+            self._end_those_who_hang(now)
+            return
+        while self._held and self._hand_over(*self._held[0]):
+            self._held.popleft()
+        if self._rests_until and now >= self._rests_until:
+            self._rests_until = 0.0
+            self._accept_clients()
+
+    # -- clients -------------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """All are ready."""
+        self._is_serving = True
+        for listener in (*self._plain, *self._secure):
+            listener.setblocking(False)
+            listener.listen(self._config.listen_backlog)
+        self._accept_clients()
+        urls = [f"amqp://{address_of(each)}" for each in self._plain]
+        urls += [f"amqps://{address_of(each)}" for each in self._secure]
+        log.info("%d workers serve %s", self._count, ", ".join(urls))
+        with suppress(OSError):
+            os.write(1, f"ready {urls[0]}\n".encode())
+        self._manager.tell_ready()
+        for worker in self.workers.values():
+            self._tell_serving(worker)
+
+    def _tell_serving(self, worker: Worker) -> None:
+        if worker.control is not None and not worker.is_told:
+            worker.is_told = True
+            with suppress(OSError):
+                worker.control.send(SERVING)
+
+    def _accept_clients(self) -> None:
+        for listeners, how in ((self._plain, PLAIN), (self._secure, SECURE)):
+            for listener in listeners:
+                self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener, how))
+                self._accepting.append(listener)
+
+    def _rest(self) -> None:
+        accepting, self._accepting = self._accepting, []
+        for listener in accepting:
+            self._selector.unregister(listener)
+
+    def _accept(self, listener: socket.socket, how: bytes) -> None:
+        for _ in range(0 if self._is_stopping else _ACCEPTED_AT_ONCE):
+            try:
+                client, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in EXHAUSTED:
+                    raise
+                log.error("cannot accept a client: %s; trying again in %g s: raise `ulimit -n`", error, _REST_S)
+                self._rest()
+                self._rests_until = time.monotonic() + _REST_S
+                return
+            if self._held or not self._hand_over(client, how):
+                self._held.append((client, how))
+                if len(self._held) >= self._config.listen_backlog:
+                    self._rest()
+                    self._rests_until = time.monotonic() + _LOOK_S
+                    return
+
+    def _hand_over(self, client: socket.socket, how: bytes) -> bool:
+        """Give a client to a worker. False: none takes one now."""
+        usable = self._usable()
+        while usable:
+            picked = random.sample(usable, min(2, len(usable)))
+            worker = min(picked, key=lambda each: each.load)
+            assert worker.control is not None
+            try:
+                socket.send_fds(worker.control, [how], [client.fileno()])
+            except OSError:  # it does not read what it has been sent, or is gone
+                usable.remove(worker)
+                continue
+            worker.handed += 1
+            client.close()
+            return True
+        return False
+
+    def _usable(self) -> list[Worker]:
+        """Who may be given clients: of those that have room the ones whose loop turns, if there are any."""
+        now = time.monotonic()
+        clients = [self.workers[number] for number in range(self._count)]
+        ready = [each for each in clients if each.is_ready and each.control is not None]
+        share = -(-self._config.max_connections // self._count)
+        for wanted in (
+            [each for each in ready if now - each.word_at < SILENT_S and each.load < share],
+            [each for each in ready if now - each.word_at < SILENT_S],
+        ):
+            if wanted:
+                return wanted
+        return ready
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _stop(self, status: int) -> None:
+        """Part from the clients; worker 0, which has the metadata, is the last."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self._status = status
+        self._stop_by = time.monotonic() + self._config.shutdown_timeout_ms / 1000 + _STOP_S
+        self._manager.stops()
+        self._rest()
+        for listener in (*self._plain, *self._secure):
+            listener.close()
+        others = [each for each in self._running() if each.number]
+        for worker in others or self._running():
+            self._stop_worker(worker)
+
+    def _stop_worker(self, worker: Worker) -> None:
+        if worker.is_running:
+            with suppress(ProcessLookupError):
+                os.kill(worker.process_id, signal.SIGTERM)
+
+    def _end_those_who_hang(self, now: float) -> None:
+        if now < self._stop_by:
+            return
+        self._stop_by = now + self._config.shutdown_timeout_ms / 1000 + _STOP_S
+        running = self._running()
+        for worker in [each for each in running if each.number] or running:
+            log.error("worker %d does not stop: it is killed", worker.number)
+            os.kill(worker.process_id, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Give back what is here; nothing in a worker, which goes on with its part."""
+        self._selector.close()
+        self._wakes.close()
+        self._woken.close()
+        for each in (*self._plain, *self._secure):
+            each.close()
+        for client, _ in self._held:
+            client.close()
+        if not self._is_worker:
+            signal.set_wakeup_fd(-1)
+            self._management.close_sockets()
+            for link in self._links:
+                link.close()

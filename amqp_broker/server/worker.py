@@ -1,0 +1,290 @@
+"""What `serve` does in a worker: links to the other workers of its node, and clients that the supervisor hands over.
+
+    supervisor -> worker   PLAIN or SECURE with a client's socket; SERVING: the node is ready
+    worker -> supervisor   READY and the node's name; WORD, every WORD_S: its loop turns, and so many clients it has;
+                           EMPTY: it was to be emptied, and holds nothing any more
+
+Each is a datagram of a Unix socket whose end is the end of the other process.
+
+Invariants:
+1. A worker whose supervisor is gone leaves in peace, as for SIGTERM.
+2. A client's socket belongs to one process: the supervisor has closed its copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from amqp_broker.management.node_facts import ListenerFacts
+from amqp_broker.server.cluster_side import ClusterSide
+from amqp_broker.server.listener import Listener, TlsListener
+from amqp_broker.server.peers import PeerLinks
+from amqp_broker.server.sockets import address_of, bind_all
+from amqp_broker.server.tls import tls_context
+from amqp_broker.settings.kinds import Address
+from amqp_broker.settings.workers import node_of_worker, worker_name
+
+if TYPE_CHECKING:
+    import ssl
+
+    from amqp_broker.node import Node
+    from amqp_broker.server.driver import Driver
+    from amqp_broker.server.management_process import ManagementProcess
+    from amqp_broker.settings.config import Config
+    from storage.disk import Disk
+
+log = logging.getLogger("amqp_broker.server")
+
+PLAIN, SECURE, SERVING = b"P", b"T", b"G"
+READY, WORD, EMPTY = b"R", b"W", b"E"
+#: So often a worker says that its loop turns, seconds.
+WORD_S: Final = 0.2
+#: So often a worker that is to be emptied looks whether it is, seconds.
+_LOOK_S: Final = 5.0
+#: Clients are taken for so long at a time, seconds, so that those who are connected are served too.
+_TAKING_S: Final = 0.001
+_MOST_OCTETS: Final = 1024
+_NUMBER: Final = 8
+#: The settings that a worker has of its own.
+OF_WORKER: Final = (
+    "node_name", "data_dir", "workers", "worker", "worker_processes", "memory_budget_bytes",
+    "max_partial_messages_bytes", "max_connections", "load_definitions", "exit_with_parent",
+)  # fmt: skip
+_LOOPBACK_FREE_PORT = Address("127.0.0.1", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What a worker has of its supervisor. config: the worker's. control: see above. link: where the others reach it,
+    bound; links: where it reaches them, by their numbers; secret: by which they know each other. management: worker
+    0's, its sockets bound. facts: where clients come in."""
+
+    config: Config
+    control: socket.socket
+    link: socket.socket
+    links: Mapping[int, Address]
+    secret: bytes
+    management: ManagementProcess
+    facts: tuple[ListenerFacts, ...]
+
+    @property
+    def number(self) -> int:
+        """Which of the workers it is."""
+        return self.config.worker
+
+    def config_again(self, config: Config) -> Config:
+        """The node's settings as they are now, as this worker has them: with its own."""
+        own = self.config
+        return replace(config, **{name: getattr(own, name) for name in OF_WORKER})
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is there only for what its folder has."""
+        return self.config.worker >= self.config.workers
+
+
+class WorkerSide(ClusterSide):
+    """The links to the other workers, and the supervisor's word. on_client: is given a client's socket, and whether it
+    comes with TLS; on_serving: called when the whole node is ready."""
+
+    def __init__(self, seat: Seat) -> None:
+        super().__init__(seat.config)
+        self._seat = seat
+        self._taken = 0
+        self.on_client: Callable[[socket.socket, bool], None] | None = None
+        self.on_serving: Callable[[], None] | None = None
+        self._is_serving = False
+
+    async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
+        """See ClusterSide."""
+        await super().start(node, driver, disk)
+        seat, loop = self._seat, asyncio.get_running_loop()
+        self._loop = loop
+        seat.control.setblocking(False)
+        loop.add_reader(seat.control.fileno(), self._hear)
+        own = self._replication.own_node
+        self._links = driver.links = PeerLinks(
+            replace(seat.config, node_name=own),
+            seat.secret,
+            driver,
+            credentials=None,
+            random_source=random.SystemRandom(),
+            entropy=secrets.token_bytes,
+        )
+        await self._links.start([seat.link])
+        host = node_of_worker(own)
+        self._links.set_members({worker_name(host, number): address for number, address in seat.links.items()})
+        self._give_word()
+
+    @property
+    def is_over(self) -> bool:
+        """See ClusterSide. That the supervisor is gone makes no folder useless."""
+        return False
+
+    def describe_wait(self) -> str:
+        """See ClusterSide."""
+        host = node_of_worker(self._replication.own_node)
+        return f"waiting for the metadata of {host}: {'linked' if self._replication.is_connected(host) else 'no link'}"
+
+    def ready(self) -> None:
+        """It serves clients from now on."""
+        self._tell(READY + self._replication.own_node.encode())
+        if self._seat.is_closing:
+            self._look_whether_empty()
+
+    def when_serving(self, then: Callable[[], None]) -> None:
+        """Call `then` once all workers are ready."""
+        self.on_serving = then
+        if self._is_serving:
+            then()
+
+    def _give_word(self) -> None:
+        self._loop.call_later(WORD_S, self._give_word)
+        count = len(self._node.clients.connections)
+        self._tell(WORD + count.to_bytes(_NUMBER, "big") + self._taken.to_bytes(_NUMBER, "big"))
+
+    def _look_whether_empty(self) -> None:
+        """Queues, transactions, and letters of queues that are gone."""
+        own, broker = self._replication.own_node, self._node.broker
+        metadata = broker.metadata
+        apps = [app for vhost in metadata.vhosts() for app in metadata.apps(vhost.name)]
+        if metadata.count_at(own) or broker.dead_letters.backlog or any(app.home == own for app in apps):
+            self._loop.call_later(_LOOK_S, self._look_whether_empty)
+        else:
+            self._tell(EMPTY)
+
+    def _tell(self, said: bytes) -> None:
+        try:
+            self._seat.control.send(said)
+        except BlockingIOError:
+            log.warning("the supervisor does not read")
+        except OSError:
+            self._supervisor_is_gone()
+
+    def _hear(self) -> None:
+        control, until = self._seat.control, monotonic() + _TAKING_S
+        while monotonic() < until:
+            try:
+                said, descriptors, _, _ = socket.recv_fds(control, _MOST_OCTETS, 1)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                said, descriptors = b"", []
+            if not said:
+                self._supervisor_is_gone()
+                return
+            if said == SERVING:
+                self._is_serving = True
+                if self.on_serving is not None:
+                    self.on_serving()
+            for each in descriptors:
+                self._taken += 1
+                client = socket.socket(fileno=each)
+                if self.on_client is None or self.over.is_set():
+                    client.close()
+                else:
+                    self.on_client(client, said == SECURE)
+
+    def _supervisor_is_gone(self) -> None:
+        if not self.over.is_set():
+            log.warning("the supervisor is gone: this worker stops")
+            self._loop.remove_reader(self._seat.control.fileno())
+            self.over.set()
+
+    async def close(self) -> None:
+        """See ClusterSide."""
+        if self._links is not None:
+            self._loop.remove_reader(self._seat.control.fileno())
+        await super().close()
+
+
+class HandedClients(TlsListener):
+    """Clients that somebody else has accepted, with TLS or without."""
+
+    def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None) -> None:
+        self._take_part(driver, loop)
+        self._context = context
+        self._handshakes = {}
+
+    def take(self, client: socket.socket, is_secure: bool) -> None:
+        """One has come."""
+        self._room.take()
+        if is_secure:
+            self._open(client)
+        else:
+            Listener._open(self, client)
+
+    def close(self) -> None:
+        """Handshakes of TLS that go on end."""
+        self.end_handshakes()
+
+
+class WorkerListeners:
+    """See Listeners of `serve`: the supervisor has them. Worker 0 has one of its own besides, which only this machine
+    reaches, for who belongs to the node."""
+
+    def __init__(self, seat: Seat, side: WorkerSide) -> None:
+        self._seat = seat
+        self._side = side
+        self._context = tls_context(seat.config) if seat.config.tls_listen else None
+        is_wanted = seat.number == 0 and seat.management.is_wanted
+        self._own = bind_all((_LOOPBACK_FREE_PORT,), "--management-listen") if is_wanted else []
+        self._listeners: list[Listener] = []
+        self._handed: HandedClients | None = None
+
+    def open(self, driver: Driver) -> str:
+        """Take clients. Returns "": it is the supervisor's to say."""
+        loop = asyncio.get_running_loop()
+        for listener in self._own:
+            self._listeners.append(Listener(driver, loop, listener, self._seat.config.listen_backlog))
+        self._handed = HandedClients(driver, loop, self._context)
+        self._side.on_client = self._handed.take
+        self._side.ready()
+        return ""
+
+    def when_serving(self, then: Callable[[], None]) -> None:
+        """See Listeners of `serve`."""
+        self._side.when_serving(then)
+
+    def use(self, context: ssl.SSLContext) -> None:
+        """See Listeners of `serve`."""
+        self._context = context
+        if self._handed is not None:
+            self._handed.use(context)
+
+    def urls(self) -> list[str]:
+        """See Listeners of `serve`."""
+        facts = self._seat.facts
+        return [f"{'amqps' if each.tls else 'amqp'}://{Address(each.ip_address, each.port)}" for each in facts]
+
+    def own_address(self) -> Address | None:
+        """See Listeners of `serve`."""
+        return address_of(self._own[0]) if self._own else None
+
+    def facts(self) -> tuple[ListenerFacts, ...]:
+        """See Listeners of `serve`."""
+        return self._seat.facts
+
+    def close(self) -> None:
+        """Take nobody any more."""
+        self._side.on_client = None
+        for each in self._listeners:
+            each.close()
+        if self._handed is not None:
+            self._handed.close()
+
+    def close_sockets(self) -> None:
+        """See Listeners of `serve`."""
+        if self._handed is None:
+            for each in self._own:
+                with suppress(OSError):
+                    each.close()

@@ -1,0 +1,228 @@
+"""One node of several processes: what it confirms outlives each of them, and the clients see one node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import aio_pika
+import pytest
+from aio_pika.abc import AbstractIncomingMessage
+from aiormq.exceptions import AMQPError
+
+import amqp_broker
+from amqp_broker.server.workers_file import read_workers, write_workers
+from amqp_broker.system_client import SystemClient
+from storage.errors import StorageError
+
+PATIENCE_S = 120.0
+CLASSIC = ("c0", "c1", "c2", "c3")
+LASTING = {"x-queue-type": "quorum"}
+STREAM = {"x-queue-type": "stream"}
+LOST = (AMQPError, ConnectionError, asyncio.TimeoutError, aio_pika.exceptions.AMQPException, RuntimeError)
+
+
+def process_of(data_dir: Path, worker: int) -> int:
+    """The number of a worker's process, which has its folder."""
+    folder = data_dir / "workers" / str(worker) if worker else data_dir
+    return int((folder / "LOCK").read_text())
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.05)
+
+
+def is_alive(process: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+class Publisher:
+    """Publishes to one queue, over connection after connection. confirmed: what the broker has taken."""
+
+    def __init__(self, url: str, queue: str) -> None:
+        self.url = url
+        self.queue = queue
+        self.confirmed: list[bytes] = []
+        self._is_over = False
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        bodies = (f"{self.queue} {number}".encode() for number in count())
+        while not self._is_over:
+            with contextlib.suppress(*LOST):
+                async with await aio_pika.connect(self.url, timeout=5) as connection:
+                    channel = await connection.channel()
+                    while not self._is_over:
+                        message = aio_pika.Message(next(bodies), delivery_mode=2)
+                        if await channel.default_exchange.publish(message, self.queue, timeout=5):
+                            self.confirmed.append(message.body)
+            await asyncio.sleep(0.05)
+
+    async def gets_on(self, why: str, more: int = 10) -> None:
+        """It gets so many more confirms."""
+        wanted = len(self.confirmed) + more
+        await until(lambda: len(self.confirmed) >= wanted, f"{self.queue}: no confirms {why}")
+
+    async def stop(self) -> None:
+        """It may be just connecting, and what cancels that may be lost on the way."""
+        self._is_over = True
+        await asyncio.wait([self._task])
+
+
+async def declare(url: str) -> None:
+    async with await aio_pika.connect(url) as connection:
+        channel = await connection.channel()
+        for name in CLASSIC:
+            await channel.declare_queue(name, durable=True)
+        await channel.declare_queue("lasting", durable=True, arguments=LASTING)
+        await channel.declare_queue("stream", durable=True, arguments=STREAM)
+
+
+async def drain(url: str, name: str, confirmed: set[bytes]) -> None:
+    """Read a queue until everything that was confirmed has come."""
+    arguments = {"x-stream-offset": "first"} if name == "stream" else None
+    deadline, found = time.monotonic() + PATIENCE_S, set[bytes]()
+    while not confirmed <= found:
+        assert time.monotonic() < deadline, f"{name}: {len(confirmed - found)} of {len(confirmed)} are lost"
+        with contextlib.suppress(*LOST):  # a stream is read at worker 0, and not every connection is there
+            async with await aio_pika.connect(url) as connection:
+                channel = await connection.channel()
+                await channel.set_qos(100)
+                queue = await channel.get_queue(name, ensure=False)
+
+                async def take(message: AbstractIncomingMessage) -> None:
+                    found.add(message.body)
+                    await message.ack()
+
+                await queue.consume(take, arguments=arguments)
+                idle_from, seen = time.monotonic(), -1
+                while not confirmed <= found and time.monotonic() - idle_from < 5:
+                    if len(found) != seen:
+                        idle_from, seen = time.monotonic(), len(found)
+                    await asyncio.sleep(0.02)
+
+
+def homes_of(url: str) -> dict[str, str]:
+    """Where queues live, as whatever worker is asked says."""
+    with SystemClient(url) as client:
+        return dict(client.request("objects.page", kind="queues", vhost="/", columns=["name", "node"])["rows"])
+
+
+async def die_and_lose_nothing(data_dir: Path) -> None:
+    """Worker 1, worker 0 and the supervisor are killed under load; then there is one worker, and one to be emptied."""
+    with amqp_broker.running(data_dir, workers=2) as broker:
+        await declare(broker.url)
+        publishers = [Publisher(broker.url, name) for name in (*CLASSIC, "lasting", "stream")]
+        for each in publishers:
+            await each.gets_on("at the start")
+        for worker in (1, 0):
+            before = process_of(data_dir, worker)
+            os.kill(before, signal.SIGKILL)
+            await until(lambda before=before: not is_alive(before), "it does not die")  # type: ignore[misc]
+            for each in publishers:
+                await each.gets_on(f"since worker {worker} was killed")
+            assert process_of(data_dir, worker) != before
+        workers = [process_of(data_dir, worker) for worker in (0, 1)]
+        os.kill(broker.process.pid, signal.SIGKILL)
+        await until(lambda: not any(map(is_alive, workers)), "the workers outlive the supervisor")
+        for each in publishers:
+            await each.stop()
+    assert read_workers(data_dir) == [1]
+    with amqp_broker.running(data_dir, workers=1) as broker:
+        for each in publishers:
+            await drain(broker.url, each.queue, set(each.confirmed))
+        async with await aio_pika.connect(broker.url) as connection:
+            channel = await connection.channel()
+            for name in CLASSIC:
+                await channel.queue_delete(name)
+        await until(lambda: not read_workers(data_dir), "the folder that holds nothing stays")
+        await until(lambda: not (data_dir / "workers" / "1").exists(), "the folder that holds nothing stays")
+    with amqp_broker.running(data_dir, workers=1) as broker:
+        await drain(broker.url, "stream", set(publishers[-1].confirmed))
+
+
+def test_what_was_confirmed_outlives_each_process(tmp_path: Path) -> None:
+    asyncio.run(die_and_lose_nothing(tmp_path / "data"))
+
+
+async def use_as_one(url: str) -> None:
+    connections = [await aio_pika.connect(url) for _ in range(6)]
+    channels = [await connection.channel() for connection in connections]
+    own = [await channel.declare_queue(exclusive=True) for channel in channels]
+    shared = [await channels[0].declare_queue(f"shared{number}", durable=True) for number in range(20)]
+    bodies = [b"%d" % number for number in range(len(channels))]
+    exchange = await channels[1].declare_exchange("all", aio_pika.ExchangeType.FANOUT)
+    for queue, channel in zip(own, channels, strict=True):
+        await queue.bind("all")
+        for each in shared:
+            found = await channel.declare_queue(each.name, passive=True)
+            assert found.declaration_result.message_count == 0
+    for number in range(len(channels)):
+        everywhere = await channels[number].get_exchange(exchange.name)
+        assert await everywhere.publish(aio_pika.Message(b"%d" % number), "")
+        for each in shared:
+            assert await channels[number].default_exchange.publish(aio_pika.Message(b"%d" % number), each.name)
+    for queue in own:
+        assert [(await queue.get(no_ack=True, timeout=5)).body for _ in channels] == bodies
+    for each in shared:
+        there = await channels[-1].get_queue(each.name)
+        assert [(await there.get(no_ack=True, timeout=5)).body for _ in channels] == bodies
+    homes = homes_of(url)
+    assert len({homes[each.name] for each in shared}) == 2, "of twenty queues some live on each worker"
+    assert len({homes[each.name] for each in own}) == 2, "of six connections some are at each worker"
+    for connection in connections:
+        await connection.close()
+
+
+def test_clients_of_both_workers_use_the_same_queues() -> None:
+    with amqp_broker.running(workers=2) as broker:
+        asyncio.run(use_as_one(broker.url))
+        assert broker.process.poll() is None
+
+
+def test_a_worker_that_hangs_is_killed_and_comes_again(tmp_path: Path) -> None:
+    async def hang() -> None:
+        with amqp_broker.running(tmp_path, workers=2, worker_timeout="1s") as broker:
+            before = process_of(tmp_path, 1)
+            os.kill(before, signal.SIGSTOP)
+            await until(lambda: not is_alive(before), "nobody kills it")
+            await until(lambda: "worker 1 is ready" in broker.logs, "it does not come again")
+
+    asyncio.run(hang())
+
+
+def test_a_worker_that_cannot_start_ends_the_node(tmp_path: Path) -> None:
+    async def die() -> None:
+        with amqp_broker.running(tmp_path, workers=2) as broker:
+            (tmp_path / "workers" / "1" / "FORMAT").write_text("another's")
+            os.kill(process_of(tmp_path, 1), signal.SIGKILL)
+            await until(lambda: not broker.is_running, "it goes on for ever")
+            assert broker.process.poll() == 1
+            assert f"its folder is {tmp_path / 'workers' / '1'}" in broker.logs
+
+    asyncio.run(die())
+
+
+@pytest.mark.parametrize("text", ["{", '{"version": 2, "workers": [1]}', '{"version": 1}'])
+def test_a_file_of_workers_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
+    (tmp_path / "WORKERS").write_text(text)
+    with pytest.raises(StorageError, match="WORKERS: "):
+        read_workers(tmp_path)
+
+
+def test_the_file_of_workers_is_there_while_there_are_some(tmp_path: Path) -> None:
+    write_workers(tmp_path, [2, 1])
+    assert read_workers(tmp_path) == [1, 2]
+    write_workers(tmp_path, [])
+    assert list(tmp_path.iterdir()) == []
