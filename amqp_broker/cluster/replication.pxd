@@ -1,6 +1,5 @@
 cimport cython
 from amqp_broker.links.tenants cimport Tenants
-from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
 from amqp_broker.turn.clock cimport TurnClock
 from queues.store cimport MessageStore
 from raft.host cimport RaftHost
@@ -9,7 +8,7 @@ from storage.journal cimport Journal
 
 cdef class Replication:
     cdef object _config
-    cdef QuorumGroups _groups
+    cdef object _groups
     cdef object _metadata
     cdef object _projection
     cdef object _populate
