@@ -18,6 +18,8 @@ cdef class Execution(Sink):
     cdef public list dropped
     cdef public dict feeds
     cdef dict _discarding
+    cdef dict _left
+    cdef long long _left_count
     cdef public long long dropped_bytes
     cdef Pager _pager
     cdef list _touched

@@ -84,6 +84,8 @@ class Execution(Sink):
         self.dropped: list[int] = []
         self.feeds: dict[str, Feed] = {}
         self._discarding: dict[int, Iterator[None]] = {}
+        self._left: dict[int, GroupState] = {}  # states that are none any more, by numbers below 0 of `_discarding`
+        self._left_count = 0
         self.dropped_bytes = 0
         self._pager = pager
         self._touched: list[QuorumQueue] = []
@@ -227,8 +229,8 @@ class Execution(Sink):
     def _open_queue(self, origin: Origin, sequence: int, command: OpenQueue) -> None:
         queue = self.state.queues.get(command.queue_id)
         if queue is None:
-            while command.queue_id in self._discarding:  # one of this id is not given back: its places go first
-                self.discard_some()
+            if self._discarding:
+                self._discard_all_of(command.queue_id)
             queue = QuorumQueue(command.queue_id, command.settings, self._pager, self)
             queue.last_used = self.state.clock
             self.state.add(queue)
@@ -371,8 +373,11 @@ class Execution(Sink):
             present = self.state.streams.get(command.queue_id)
             if present is not None:
                 self._look_at_settings(command.queue_id, command.settings, present.settings)
-            elif self.is_leader:
-                self.effects.append(QueueOpened(command.queue_id))
+            else:
+                if self._discarding:
+                    self._discard_all_of(command.queue_id)
+                if self.is_leader:
+                    self.effects.append(QueueOpened(command.queue_id))
         stream, refusal = stream_execution.execute(
             self.state.streams, command, origin.name, self.state.clock, self._pager
         )
@@ -476,6 +481,23 @@ class Execution(Sink):
         self.state.remove(queue.queue_id)
         self._is_gone(queue.queue_id, why)
 
+    def discard_later(self, state: GroupState) -> None:
+        """A state that is none any more gives everything back, in slices."""
+        self._left_count -= 1
+        self._left[self._left_count] = state
+        self._discarding[self._left_count] = state.discarding()
+
+    def _discard_all_of(self, queue_id: int) -> None:
+        """Before there is something of this id again: its places go first, of a queue that is gone and of states that
+        are none any more."""
+        while queue_id in self._discarding or any(queue_id in state for state in self._left.values()):
+            self.discard_some()
+
+    def discard_left(self) -> None:
+        """Before another state comes: what there is of earlier ones goes first, as it may have the same ids."""
+        while self._left:
+            self.discard_some()
+
     @property
     def is_discarding(self) -> bool:
         """Whether queues that are gone have more to give back."""
@@ -486,6 +508,7 @@ class Execution(Sink):
         queue_id, steps = next(iter(self._discarding.items()))
         if next(steps, _ENDED) is _ENDED:
             del self._discarding[queue_id]
+            self._left.pop(queue_id, None)
 
     def _is_gone(self, queue_id: int, why: Gone) -> None:
         self._watched.pop(queue_id, None)
@@ -647,7 +670,7 @@ class Execution(Sink):
     def replace(self, state: GroupState) -> GroupState:
         """Go on with this state, which is ahead of the present one (or the first). The own node is told what the
         difference means for it. Returns the old state."""
-        while self._discarding:  # the new state may have queues of the same ids
+        while self._discarding and state.ids():  # the new state may have queues of the same ids
             self.discard_some()
         old, self.state = self.state, state
         missed = [each for each in old.queues if each not in state.queues]

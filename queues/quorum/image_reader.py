@@ -89,12 +89,14 @@ class ImageReader:
             found.append(self._queue.queue_id)
         return found
 
-    def discard(self) -> None:
-        """Give everything back."""
-        if self._queue is not None:
+    def give_up(self) -> GroupState:
+        """It is not wanted. Returns what has come, which is to be discarded."""
+        if isinstance(self._queue, StreamReader):
+            self._queue.add_to(self.state)
+        elif self._queue is not None:
             self._queue.discard()
-            self._queue = None
-        self.state.discard()
+        self._queue = None
+        return self.state
 
     def _take(self, kind: int, payload: bytes) -> None:
         if self._is_ended or (kind == Kind.GROUP) is not (self._count == 0):

@@ -14,7 +14,7 @@ An exception out of `apply`, `checkpoint` or an install leaves it unusable: the 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, Protocol
 
 from queues.pager import Pager
@@ -60,7 +60,7 @@ class QueueGroupMachine:
     """own_node: this node's name. pager: this group's own (its `used` counts towards the node's memory, its pages lie
     in the node's page store). stream_direct_bytes: chunks from this size on go to the files of their streams at once.
     placer: what does that, for raft's log. entry_waits, export_waits: for a page that cannot be read, until
-    somebody says `go_on`, or takes it away."""
+    somebody says `go_on`, or takes it away. on_discarding: hears that there is something for `discard_some`."""
 
     def __init__(self, own_node: str, pager: Pager, stream_direct_bytes: int = _NOTHING) -> None:
         self.pager = pager
@@ -72,6 +72,7 @@ class QueueGroupMachine:
         self._proposed: dict[int, tuple[bytes, Batch]] = {}  # by index, what this member has proposed, as read
         self.entry_waits: Damaged | None = None
         self.export_waits: Damaged | None = None
+        self.on_discarding: Callable[[], None] | None = None
         self._looks = True
 
     # -- raft's Machine ----------------------------------------------------------------------------------------------
@@ -159,6 +160,7 @@ class QueueGroupMachine:
     def begin_install(self) -> None:
         """Another member's state follows; this one stays until it is there."""
         self.abort_install()
+        self._execution.discard_left()
         self._install = ImageReader(self.pager, self._execution)
 
     def install_chunk(self, chunk: bytes) -> None:
@@ -173,7 +175,12 @@ class QueueGroupMachine:
         for queue_id, stream in state.streams.items():
             if stream.settings.key:
                 stream.has_taken_over(before.streams.get(queue_id))
-        before.discard()
+        self._discard_later(before)
+
+    def _discard_later(self, state: GroupState) -> None:
+        self._execution.discard_later(state)
+        if self.on_discarding is not None:
+            self.on_discarding()
 
     def abort_install(self) -> None:
         """Forget what has come."""
@@ -181,7 +188,7 @@ class QueueGroupMachine:
         if install is not None:
             known = self._execution.state
             self._execution.dropped += [each for each in install.ids() if each not in known]
-            install.discard()
+            self._discard_later(install.give_up())
 
     def take_concerned(self) -> Container[str] | None:
         """Nodes whose commands were applied, or whose consumers got something, since the last call. None: something
@@ -269,7 +276,7 @@ class QueueGroupMachine:
         execution.feeds.clear()
         before = execution.replace(GroupState())
         execution.effects = []
-        before.discard()
+        self._discard_later(before)
 
     def take_effects(self) -> list[Effect]:
         """What has come of the entries applied since the last call, in order."""

@@ -6,6 +6,7 @@ It is changed by Execution, written and read by image.py and image_reader.py, an
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ from queues.quorum.effects import (
 )
 from queues.quorum.queue import QuorumQueue
 from queues.stream.stream import Stream
+
+#: Of a state that is none any more, so many queues at most are gone over in a slice.
+_QUEUES_AT_ONCE = 64
 
 
 class NoticeKind(IntEnum):
@@ -156,12 +160,16 @@ class GroupState:
         for cursor in self.cursors.values():
             cursor.look_for(self.streams, self.clock)
 
-    def discard(self) -> None:
-        """Give back the RAM and the places of everything."""
-        for queue in self.queues.values():
-            queue.discard()
-        for stream in self.streams.values():
-            stream.discard()
+    def discarding(self) -> Iterator[None]:
+        """Give back the RAM and the places of everything, a slice at each step."""
+        for number, queue in enumerate(self.queues.values(), 1):
+            yield from queue.discarding()
+            if number % _QUEUES_AT_ONCE == 0:
+                yield
+        for number, stream in enumerate(self.streams.values(), 1):
+            yield from stream.discarding()
+            if number % _QUEUES_AT_ONCE == 0:
+                yield
 
     def __contains__(self, queue_id: object) -> bool:
         return queue_id in self.queues or queue_id in self.streams

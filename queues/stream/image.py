@@ -221,10 +221,6 @@ class StreamReader:
         """The stream is whole."""
         state.streams[self.stream.queue_id] = self.stream
 
-    def discard(self) -> None:
-        """It is not wanted: give back what has been taken."""
-        self.stream.log.discard()
-
     def take(self, kind: int, reader: Reader) -> bool:
         """One record. Returns whether it was the last one."""
         log = self.stream.log
@@ -239,6 +235,7 @@ class StreamReader:
             page = Page(reader.rest(), records, first, first + records - 1, 0)
             self._pager.add_used(page.size)
             log.restore_page(time, page)
+            log.name_next()
         elif kind == STREAM_TAIL:
             log.restore_tail(reader.rest())
         elif kind == STREAM_END:

@@ -50,6 +50,8 @@ _NAME = struct.Struct(">QQQLQLL")
 _LEAST_PART = 16
 #: So many pages of a stream stay in RAM.
 WARM_PAGES = 16
+#: Of a log that is gone, so many pages are given back in a slice.
+DISCARDED = 128
 #: Pages that are fetched while one is read.
 _AHEAD = 2
 
@@ -209,12 +211,24 @@ class StreamLog:
 
     def discard(self) -> None:
         """The stream is gone: give everything back."""
-        for part in chain(self._parts, *self._leaving):
-            self._release(part)
-        self._parts = []
-        self._leaving.clear()
-        self.names.clear()
+        for _ in self.discarding():
+            pass
+
+    def discarding(self) -> Iterator[None]:
+        """The same, so many pages at each step. Nobody may use it from the first one on."""
+        parts, self._parts = self._parts, []
+        leaving, self._leaving = self._leaving, deque()
+        self.names = bytearray()
         self._drop_tail()
+        for number, part in enumerate(chain.from_iterable(leaving), 1):
+            self._release(part)
+            if number % DISCARDED == 0:
+                yield
+        while parts:
+            for part in parts[-DISCARDED:]:
+                self._release(part)
+            del parts[-DISCARDED:]  # to forget them takes time, too
+            yield
 
     def forget(self) -> int:
         """The stream is gone, and its files go as a whole: give RAM back. However many pages it has, those in RAM alone
@@ -534,6 +548,13 @@ class StreamLog:
             if part.page.location is None:
                 break
             self._name(part)
+
+    def name_next(self) -> None:
+        """Name the next page, if it lies on the disk: of a log that is being taken over, so that the checkpoint after
+        that has little left to name."""
+        place = len(self.names) // _NAME.size
+        if place < len(self._parts) and self._parts[place].page.location is not None:
+            self._name(self._parts[place])
 
     def _name(self, part: Part) -> None:
         page = part.page

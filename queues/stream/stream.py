@@ -11,6 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from queues.pager import Pager
@@ -119,9 +120,9 @@ class Stream:
         are_dealt_anew = self.shares.lose_all(node)
         return self.groups.lose_all(node, self.next) or are_dealt_anew
 
-    def discard(self) -> None:
-        """Another state takes its place: give back its RAM and its places."""
-        self.log.discard()
+    def discarding(self) -> Iterator[None]:
+        """Another state takes its place: give back its RAM and its places, a slice at each step."""
+        return self.log.discarding()
 
     # -- compaction ----------------------------------------------------------------------------------------------------
 

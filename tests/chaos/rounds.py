@@ -72,7 +72,7 @@ class Workload:
     """All clients of a round."""
 
     def __init__(
-        self, cluster: Cluster, history: History, log: LockLog, streams: StreamLedger, chance: Random
+        self, cluster: Cluster, history: History, log: LockLog, streams: StreamLedger | None, chance: Random
     ) -> None:
         self._cluster = cluster
         self._history = history
@@ -99,11 +99,13 @@ class Workload:
                 Consumer(node, history, "plain consumer", classic, Random(chance.random()), is_robust=False)
             )
         self._holders = LockHolders(nodes, LOCKS, log, history, Random(chance.random()))
-        self._streams = StreamClients(nodes, streams, history, Random(chance.random()))
+        seed = Random(chance.random())
+        self._streams = [] if streams is None else [StreamClients(nodes, streams, history, seed)]
 
     async def check_streams(self, node: str) -> None:
         """When nobody publishes any more and all is calm: as this node reads them."""
-        await self._streams.check(self._cluster.nodes[node])
+        for each in self._streams:
+            await each.check(self._cluster.nodes[node])
 
     async def served(self, since: float, limit_s: float) -> list[tuple[str, str]]:
         """Wait until every node has confirmed for every quorum queue since this time. Returns those that have not."""
@@ -123,11 +125,11 @@ class Workload:
         await asyncio.gather(
             *(each.stop(patience_s) for each in self._publishers),
             self._holders.close(),
-            self._streams.stop_publishing(patience_s),
+            *(each.stop_publishing(patience_s) for each in self._streams),
         )
 
     async def close(self) -> None:
-        await asyncio.gather(*(each.close() for each in self._consumers), self._streams.close())
+        await asyncio.gather(*(each.close() for each in [*self._consumers, *self._streams]))
 
 
 class Campaign:
@@ -135,13 +137,19 @@ class Campaign:
     is known of them, over all rounds."""
 
     def __init__(
-        self, cluster: Cluster, scene: Scene, chance: Random, outage_limit_s: float = OUTAGE_LIMIT_S
+        self,
+        cluster: Cluster,
+        scene: Scene,
+        chance: Random,
+        outage_limit_s: float = OUTAGE_LIMIT_S,
+        has_streams: bool = True,
     ) -> None:
         self._cluster = cluster
         self._outage_limit_s = outage_limit_s
         self._scene = scene
         self._chance = chance
         self.streams = StreamLedger(print)
+        self._has_streams = has_streams
 
     async def prepare(self) -> None:
         """Declare everything."""
@@ -150,7 +158,7 @@ class Campaign:
             await self._declare(spec.name, spec.home or self._cluster.names[0], arguments)
         for name in (*LOCKS, TOKENS):
             await self._declare(name, self._cluster.names[0], LOCK_ARGUMENTS)
-        for name, arguments in STREAM_ARGUMENTS.items():
+        for name, arguments in STREAM_ARGUMENTS.items() if self._has_streams else ():
             await self._declare(name, self._cluster.names[0], arguments)
 
     async def _declare(self, queue: str, node: str, arguments: Mapping[str, str | int]) -> None:
@@ -165,7 +173,8 @@ class Campaign:
         history = History(queues_of(self._cluster))
         log = LockLog()
         self.streams.violated = history.violated
-        workload = Workload(self._cluster, history, log, self.streams, self._chance)
+        streams = self.streams if self._has_streams else None
+        workload = Workload(self._cluster, history, log, streams, self._chance)
         calm_since = drained_at = inf
         present: list[tuple[str, int]] = []
         done.is_over = await self._make_faults(done, kinds, seconds, workload, history)

@@ -1,5 +1,6 @@
 """Streams in a round: numbered producers on every node, groups of readers, a queue over a stream, and partitions; and
-what has to be so when all is calm. What they know is in a StreamLedger (tests/kill/streams.py), for all rounds of a cluster.
+what has to be so when all is calm. What they know is in a StreamLedger (tests/kill/streams.py), for all rounds of a
+cluster.
 
 A producer publishes to one node for ever, on whatever connection it gets, in the order of its numbers: what was not
 confirmed goes again before anything new does.

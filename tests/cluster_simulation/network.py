@@ -65,7 +65,7 @@ class Network:
     """See the module's docstring. `timeout`: silence that ends a link. `buffer_limit`: octets on their way that do."""
 
     def __init__(
-        self, inputs: Inputs, names: Sequence[str], chance: random.Random, timeout: int, buffer_limit: int = 5_000_000
+        self, inputs: Inputs, names: Sequence[str], chance: random.Random, timeout: int, buffer_limit: int = 10_000_000
     ) -> None:
         self.names = list(names)
         self.timeout = timeout

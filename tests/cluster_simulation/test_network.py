@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from raft.install import CHUNK_BYTES
 from tests.cluster_simulation.network import MS, Network
 
 TIMEOUT = 200 * MS
@@ -148,3 +149,10 @@ def test_too_much_on_its_way_ends_the_link(ends: Ends) -> None:
     ends.network.send("n1", "n2", [b"x" * 11])
     ends.run(500 * MS)
     assert ends.take("n1") == "-+"
+
+
+def test_what_groups_may_send_at_once_does_not_end_a_link(ends: Ends) -> None:
+    """Three groups of queues and the metadata, each with a state on its way: where the limit was that of one of them, a
+    member that lacked a state of more octets was never linked for long enough (found by seed 70007)."""
+    most_groups, most_in_flight = 4, 2_000_000  # cluster_settings.py
+    assert ends.network.buffer_limit > most_groups * (most_in_flight + CHUNK_BYTES)

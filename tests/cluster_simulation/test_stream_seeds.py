@@ -65,6 +65,12 @@ def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
     assert not failures_of(range(225, 226), 1.0, Counter()), _REPLAY
 
 
+@pytest.mark.long
+def test_a_seed_of_a_state_that_was_larger_than_what_a_link_may_have_on_its_way() -> None:
+    """An error of the network: it ended the link each time that the state was sent."""
+    assert not failures_of(range(70_007, 70_008), 4.0, Counter()), _REPLAY
+
+
 @pytest.mark.parametrize(
     ("rule", "weather", "seed"),
     [

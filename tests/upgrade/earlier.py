@@ -14,6 +14,8 @@ from tests.chaos.nodes import PROJECT_ROOT, Program
 #: The last one of level 1: it announces no level. When the level of this version is raised, the commit that is the last
 #: one of the level before takes its place.
 LEVEL_1 = "7ba2c3220976dc482a227447851d952eff2eaf79"
+#: One of level 2 with all kinds of streams, and queues over them.
+WITH_STREAMS = "676b7d3781a1291b766fb0c20d49b671e1b75da5"
 #: The last one that writes data folders of format 4.
 FORMAT_4 = "0538bd84526b4d734a257a3555f15bbed1c0482d"
 

@@ -15,7 +15,7 @@ from storage.folder_format import BASE_VERSION, FORMAT_VERSION
 from tests.chaos.history import QueueKind
 from tests.chaos.nodes import START_TIMEOUT_S, Cluster, Program
 from tests.chaos.rounds import Campaign, Round
-from tests.upgrade.earlier import LEVEL_1, NoHistory, earlier_program
+from tests.upgrade.earlier import LEVEL_1, WITH_STREAMS, NoHistory, earlier_program
 from tests.upgrade.rolling import Rolling, Step
 
 REST_S = 1.0
@@ -37,9 +37,9 @@ RECONNECTS = {
 AWAY = re.compile(r"NOT_FOUND - home node 'n\d' of durable queue 'chaos\.classic\.n\d' in vhost '/' is down")
 
 
-async def _roll(tmp_path: Path, steps: tuple[Step, ...]) -> Rolling:
+async def _roll(tmp_path: Path, steps: tuple[Step, ...], commit: str = LEVEL_1) -> Rolling:
     try:
-        earlier = earlier_program(LEVEL_1, tmp_path / "earlier")
+        earlier = earlier_program(commit, tmp_path / "earlier")
     except NoHistory as error:
         pytest.skip(str(error))
     chance = Random(4)
@@ -47,7 +47,7 @@ async def _roll(tmp_path: Path, steps: tuple[Step, ...]) -> Rolling:
     try:
         await cluster.start()
         scene = Rolling(cluster, earlier, Program())
-        campaign = Campaign(cluster, scene, chance, OUTAGE_LIMIT_S)
+        campaign = Campaign(cluster, scene, chance, OUTAGE_LIMIT_S, has_streams=commit is not LEVEL_1)
         await campaign.prepare()
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -63,6 +63,9 @@ async def _roll(tmp_path: Path, steps: tuple[Step, ...]) -> Rolling:
     counts = done.findings.counts
     assert counts[QueueKind.QUORUM].nacked == 0
     assert min(counts[QueueKind.QUORUM].confirmed, counts[QueueKind.CLASSIC].confirmed) > 100
+    if commit is not LEVEL_1:
+        assert campaign.streams.confirmed > 100
+        assert campaign.streams.delivered > campaign.streams.confirmed
     complaints = [line for name in cluster.names for line in _complaints(cluster.nodes[name].log)]
     assert complaints == []
     return scene
@@ -99,3 +102,10 @@ async def test_a_cluster_is_upgraded_to_the_last_node(tmp_path: Path) -> None:
     await node.start()
     assert await node.wait_ended(START_TIMEOUT_S) == 2
     assert f"written in version {FORMAT_VERSION} of the format, and this broker reads {BASE_VERSION}" in node.log_tail()
+
+
+@pytest.mark.long
+async def test_a_cluster_with_streams_is_upgraded_to_the_last_node(tmp_path: Path) -> None:
+    """Streams, groups of readers, partitions and queues over streams, all of which the earlier version has too."""
+    scene = await _roll(tmp_path, LONG, WITH_STREAMS)
+    assert set(scene.formats().values()) == {FORMAT_VERSION}

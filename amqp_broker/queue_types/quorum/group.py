@@ -209,6 +209,7 @@ class QueueGroup(CommandSink):
         self.feeds = GuestFeeds(self, groups.send_answer)
         self._serving = self.feeds.serving
         self._discard = self.machine.discard_some
+        self.machine.on_discarding = self._discard_later
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
         self._leads_from = 0
@@ -613,9 +614,8 @@ class QueueGroup(CommandSink):
     def _on_queue_gone(self, effect: QueueGone) -> None:
         """The log has deleted a queue. One that has expired is in the metadata still: the leader sees to that."""
         queue = self.queues.get(effect.queue_id)
-        background = self.host.background
-        if self.machine.is_discarding and self._discard not in background.jobs:
-            background.add(self._discard)
+        if self.machine.is_discarding:
+            self._discard_later()
         self._ended.pop(effect.queue_id, None)
         if queue is not None:
             queue.is_prepared = True  # it is not to be made again by who publishes to it now
@@ -625,6 +625,11 @@ class QueueGroup(CommandSink):
         if self.host.is_there(expired):
             log.info("queue '%s' in vhost '%s' expired", queue.name, queue.declaration.vhost)
             self.host.remove_queue(expired)
+
+    def _discard_later(self) -> None:
+        background = self.host.background
+        if self._discard not in background.jobs:
+            background.add(self._discard)
 
     def _reopen(self, session: int) -> None:
         """The session is over: others took this node for dead, or it has slept. What was not applied goes again; what

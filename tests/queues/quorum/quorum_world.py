@@ -58,6 +58,12 @@ class Member:
         self.page_store = PageStore(self.disk, PAGE_SEGMENT_BYTES)
         self.pager = Pager(self.page_store, self.budget_bytes, PAGE_BYTES, self.head_messages, 1_500)
         self.machine = QueueGroupMachine(self.name, self.pager)
+        self.machine.on_discarding = self._discard
+
+    def _discard(self) -> None:
+        """All slices at once."""
+        while self.machine.discard_some(0):
+            pass
 
     @property
     def state(self) -> GroupState:
