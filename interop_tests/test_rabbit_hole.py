@@ -1,4 +1,4 @@
-"""Go's rabbit-hole, the client of RabbitMQ's HTTP API, at work: clients/rabbit_hole, one test for each of its checks."""
+"""Go's rabbit-hole, a client of RabbitMQ's HTTP API: clients/rabbit_hole, one test for each of its checks."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 #: A chunk is about as large, octets.
 _CHUNK_BYTES = 8 * 1024
 #: So many of them are put together in one slice.
-_CUT = 16
+_CUT = 4
 
 
 class JsonText(str):
