@@ -7,7 +7,7 @@ type does. The router reports the waiting ones; whoever publishes keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 
 from exchanges.bindings import Binding, Destination
@@ -72,6 +72,9 @@ class DelayedExchange(Exchange):
 
     def bindings_to(self, destination: Destination) -> list[Binding]:
         return self.inner.bindings_to(destination)
+
+    def each_binding_to(self, destination: Destination) -> Iterator[Binding]:
+        return self.inner.each_binding_to(destination)
 
     def destinations(self) -> list[Destination]:
         return self.inner.destinations()

@@ -17,7 +17,7 @@ Invariants:
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -80,6 +80,11 @@ class Exchange:
     def bindings_to(self, destination: Destination) -> list[Binding]:
         """The bindings to one destination in the order of binding."""
         return [_plain(binding) for binding in self._held.get(self._stored(destination), {}).values()]
+
+    def each_binding_to(self, destination: Destination) -> Iterator[Binding]:
+        """As `bindings_to`, one by one. Raises RuntimeError when these have changed meanwhile."""
+        for binding in self._held.get(self._stored(destination), {}).values():
+            yield _plain(binding)
 
     def destinations(self) -> list[Destination]:
         """Where bindings lead, in the order of the first binding of each."""

@@ -91,8 +91,9 @@ class NewPassword:
 def verify_password(password: str, stored: str) -> bool:
     """Whether the password is the one that `stored` was made from. False for an empty password or hash.
 
-    One check of a scrypt hash costs 16 MiB and tens of milliseconds, on purpose. Raises ValueError where
-    `stored` is no hash (`check_hash` tells beforehand).
+    One check of a scrypt hash costs 16 MiB and tens of milliseconds, on purpose. A wrong password costs that whatever
+    `stored` is: else who guesses would learn from the time which names are those of users that came from RabbitMQ.
+    Raises ValueError where `stored` is no hash (`check_hash` tells beforehand).
     """
     if not stored or not password:
         return False
@@ -102,7 +103,10 @@ def verify_password(password: str, stored: str) -> bool:
         return hmac.compare_digest(_scrypt(password, salt, n, r, p, len(key)), key)
     salt, digest = _read_rabbit(algorithm, rest)
     computed = hashlib.new(_RABBIT_DIGESTS[algorithm], salt + _octets(password)).digest()
-    return hmac.compare_digest(computed, digest)
+    if hmac.compare_digest(computed, digest):
+        return True
+    verify_password(password, DECOY_HASH)
+    return False
 
 
 def check_hash(stored: str) -> None:

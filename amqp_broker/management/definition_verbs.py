@@ -9,7 +9,8 @@ from amqp_broker.management.definitions import DefinitionsError, Importer
 from amqp_broker.management.definitions.comparing import Comparison, chosen
 from amqp_broker.management.definitions.exporting import export_items
 from amqp_broker.management.written_json import JsonChunks, encode_value
-from amqp_broker.turn.task import Steps, Task
+from amqp_broker.turn.letting_go import SLICE
+from amqp_broker.turn.task import EXPECTED_ERRORS, Steps, Task
 
 if TYPE_CHECKING:
     from amqp_broker.management.administration import Administration
@@ -64,9 +65,12 @@ class DefinitionVerbs:
         if request.has("only"):
             definitions = chosen(definitions, request.texts("only"))
         if not is_dry:
-            return (yield from self._carry_out(definitions, vhost))
+            done = yield from self._carry_out(definitions, vhost)
+            return {**done, "notes": (yield from _written(done["notes"]))}
         importer = yield from self._plan(definitions, vhost)
-        return {"commands": len(importer.plan.commands), "notes": importer.plan.notes}
+        said = {"commands": len(importer.plan.commands), "notes": (yield from _written(importer.plan.notes))}
+        yield from importer.let_go()
+        return said
 
     def _diff(self, request: Request) -> Steps:
         """What an import would do, item by item."""
@@ -76,7 +80,9 @@ class DefinitionVerbs:
         comparison = Comparison(definitions, self._broker.metadata, importer, vhost)
         for _ in comparison.steps():
             yield None
-        return {**comparison.found, "counts": comparison.counts, "notes": importer.plan.notes}
+        notes = yield from _written(importer.plan.notes)
+        yield from importer.let_go()
+        return {"counts": comparison.counts, **comparison.found, "notes": notes}
 
     def _plan(self, definitions: object, vhost: str | None) -> Steps:
         """Its result: an importer that has made its plan."""
@@ -86,8 +92,12 @@ class DefinitionVerbs:
             definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups,
             max_partitions=broker.config.max_stream_partitions,
         )  # fmt: skip
-        for password in importer.steps():
-            yield broker.hashing.hash(password) if password is not None else None
+        try:
+            for password in importer.steps():
+                yield broker.hashing.hash(password) if password is not None else None
+        except EXPECTED_ERRORS:
+            yield from importer.let_go()
+            raise
         return importer
 
     def take_over(self, definitions: object, vhost: str | None = None) -> Task:
@@ -98,10 +108,23 @@ class DefinitionVerbs:
     def _carry_out(self, definitions: object, vhost: str | None) -> Steps:
         """Portions of commands, the next one when the last is applied: no member has more to do at once."""
         yield from self._settled()
-        plan = (yield from self._plan(definitions, vhost)).plan
+        importer = yield from self._plan(definitions, vhost)
+        plan = importer.plan
+        said = {"commands": len(plan.commands), "notes": plan.notes}
         for start in range(0, len(plan.commands), PORTION):
             yield from self._execute(*plan.commands[start : start + PORTION])
-        return {"commands": len(plan.commands), "notes": plan.notes}
+        yield from importer.let_go()
+        return said
+
+
+def _written(notes: list[str]) -> Steps:
+    """As JSON."""
+    rows = JsonChunks("[]")
+    for number, note in enumerate(notes, 1):
+        rows.add(encode_value(note))
+        if number % SLICE == 0:
+            yield None
+    return rows
 
 
 def _definitions(request: Request) -> JsonObject:

@@ -6,10 +6,11 @@ Invariant: whatever a field holds, reading it returns what was asked for or rais
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from amqp_broker.management.gradual_json import read_gradually
+from amqp_broker.turn.letting_go import let_go
 
 if TYPE_CHECKING:
     from amqp_broker.management.access import Asker
@@ -50,6 +51,10 @@ class Request:
         if not isinstance(fields, dict):
             raise ValueError("the body has to be a JSON object")
         return cls(fields)
+
+    def let_go(self) -> Iterator[None]:
+        """Forget the fields of a large one, in slices, when nobody reads them any more."""
+        yield from let_go(self.fields, levels=3)
 
     def has(self, key: str) -> bool:
         """Whether there is such a field, whatever it holds."""

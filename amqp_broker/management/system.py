@@ -39,7 +39,8 @@ from amqp_broker.management.statistics import count_node, delayed_statistics, qu
 from amqp_broker.management.stream_verbs import StreamVerbs
 from amqp_broker.management.tap_verbs import TapVerbs
 from amqp_broker.management.totals import Totals
-from amqp_broker.management.written_json import JsonChunks, chunks_of, encode_value
+from amqp_broker.management.written_json import JsonChunks, chunks_of, cut_to, encode_value
+from amqp_broker.protocol.constants import FRAME_OVERHEAD
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import EXPECTED_ERRORS, Awaited, Steps, Task
@@ -192,7 +193,9 @@ class System:
             return _octets_of(said)
         if not isinstance(found, Generator):
             found = _awaited(*found)
-        return (yield from self._finished(channel, verb, request, found))
+        octets = yield from self._finished(channel, verb, request, found)
+        yield from request.let_go()
+        return octets
 
     def _finished(self, channel: Channel, verb: str, request: Request, steps: Steps) -> Steps:
         """The answer that steps lead to, in octets. It is written down and encoded in slices of their own, if its
@@ -208,6 +211,8 @@ class System:
             if verb in PATIENT:
                 yield None
         octets = _octets_of(said)
+        if len(octets) > 1:
+            octets = yield from cut_to(octets, channel.connection.frame_max - FRAME_OVERHEAD)
         if verb in PATIENT:
             yield None  # to send it takes its time, too
         return octets

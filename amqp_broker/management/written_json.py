@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 #: A chunk is about as large, octets.
 _CHUNK_BYTES = 8 * 1024
+#: So many of them are put together in one slice.
+_CUT = 4
 
 
 class JsonText(str):
@@ -69,6 +71,31 @@ def chunks_of(fields: JsonObject) -> list[bytes]:
             octets += (f"{comma}{json.dumps(key)}: ".encode("ascii"), *value.chunks())
         octets.append(b"}")
     return octets
+
+
+def cut_to(octets: list[bytes], size: int) -> Generator[None, None, list[bytes]]:
+    """The same octets in chunks of this size, the last one of what is left; made in slices, and the chunks that are
+    given are used up. Frames of an answer that are chunks are sent without being copied."""
+    found: list[bytes] = []
+    parts: list[bytes] = []
+    room, done = size, 0
+    octets.reverse()
+    while octets:
+        chunk = octets.pop()
+        while len(chunk) >= room:
+            found.append(b"".join([*parts, chunk[:room]]))
+            parts.clear()
+            chunk = chunk[room:]
+            room = size
+        if chunk:
+            parts.append(chunk)
+            room -= len(chunk)
+        done += 1
+        if done % _CUT == 0:
+            yield None
+    if parts:
+        found.append(b"".join(parts))
+    return found
 
 
 def encode(fields: JsonObject) -> JsonText:

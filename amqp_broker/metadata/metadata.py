@@ -20,7 +20,7 @@ Invariants:
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.access import Access
@@ -40,9 +40,14 @@ from amqp_broker.metadata.group_members import GroupMembers
 from amqp_broker.metadata.partitions import Partitions
 from amqp_broker.metadata.snapshot import describe_queue, lines_of, snapshot_of
 from amqp_broker.metadata.vhost_state import VHostState
+from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.settings.kinds import WORKER_MARK
 from amqp_broker.settings.workers import node_of_worker
+from amqp_broker.turn.letting_go import let_go
 from exchanges.bindings import EXCHANGE, QUEUE
+
+#: So much of a draft is made at a time.
+_SLICE = 64
 
 
 class Metadata(GroupMembers, Access, AppRecords, Partitions):
@@ -54,6 +59,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         self._global_parameters: dict[str, GlobalParameter] = {}
         self._queues_by_id: dict[int, QueueRecord] = {}
         self._queue_lines: dict[int, bytes] = {}
+        self._queue_ids: SortedKeys[int] = SortedKeys()
         self._homes: dict[str, int] = {}  # so many queues live there
         self._next_queue_id = 1
         self._members: dict[str, str] = {}
@@ -129,22 +135,47 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         self.group_generation = groups + 1
 
     def draft(self) -> Metadata:
-        """A machine in the same state, but for its bindings, of which it has none: to try commands out on. It costs
-        little: copies of tables whose entries never change."""
+        """A machine in the same state, but for its bindings, of which it has none: to try commands out on."""
         other = Metadata()
+        for _ in self.drafting(other):
+            pass
+        return other
+
+    def drafting(self, other: Metadata) -> Generator[None, None, None]:
+        """Make a draft of a new machine, in slices: exchanges and queues are as they are when they are come to."""
         other._vhosts = {name: state.draft() for name, state in self._vhosts.items()}
         self.copy_access_to(other)
         self.copy_groups_to(other)
         other._global_parameters = dict(self._global_parameters)
-        other._queues_by_id = dict(self._queues_by_id)
-        other._queue_lines = dict(self._queue_lines)
-        other._homes = dict(self._homes)
-        other._next_queue_id = self._next_queue_id
         other._members = dict(self._members)
         other._identities = dict(self._identities)
         other._level = self._level
         other.policy_generation = self.policy_generation
-        return other
+        yield
+        for name, drafted in other._vhosts.items():
+            place, exchanges = self.exchanges_after(name, 0, _SLICE)
+            while exchanges:
+                for exchange in exchanges:
+                    drafted.put_exchange(exchange)
+                yield
+                place, exchanges = self.exchanges_after(name, place, _SLICE)
+        passed = 0
+        while queues := self.queues_after(passed, _SLICE):
+            for queue in queues:
+                if queue.vhost in other._vhosts:
+                    other._keep_queue(queue, self._queue_lines[queue.queue_id])
+            passed = queues[-1].queue_id
+            yield
+        other._next_queue_id = self._next_queue_id
+
+    def let_go(self) -> Iterator[None]:
+        """Forget the queues and exchanges of a draft that nobody needs any more, in slices."""
+        yield from let_go(self._queues_by_id)
+        yield from let_go(self._queue_lines)
+        for state in self._vhosts.values():
+            yield from let_go(state.queues)
+            yield from let_go(state.exchanges)
+            yield from state.bindings.let_go()
 
     # Vhosts (users and what they may do are in access.py)
 
@@ -198,8 +229,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
             return False
         del self._vhosts[name]
         for queue in state.queues.values():
-            del self._queues_by_id[queue.queue_id], self._queue_lines[queue.queue_id]
-            self._homes[queue.home] -= 1
+            self._forget_queue_id(queue.queue_id)
         self.drop_permissions(1, name)
         self.access_generation += 1
         self.policy_generation += 1
@@ -298,6 +328,12 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         state = self._vhosts.get(vhost)
         return list(state.exchanges.values()) if state else []
 
+    def exchanges_after(self, vhost: str, place: int, most: int) -> tuple[int, list[ExchangeRecord]]:
+        """As `exchanges`, so many at most behind this place, and the last one's: for who goes through all of them in
+        slices. 0 is before the first."""
+        state = self._vhosts.get(vhost)
+        return state.exchanges_after(place, most) if state else (place, [])
+
     def queue(self, vhost: str, name: str) -> QueueRecord | None:
         state = self._vhosts.get(vhost)
         return state.queues.get(name) if state else None
@@ -308,6 +344,10 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
     def all_queues(self) -> list[QueueRecord]:
         """Those of all virtual hosts, in the order of their ids."""
         return list(self._queues_by_id.values())
+
+    def queues_after(self, queue_id: int, most: int) -> list[QueueRecord]:
+        """Of all virtual hosts, by id, so many at most behind this one: for who goes through all of them in slices."""
+        return [self._queues_by_id[each] for each in self._queue_ids.after(queue_id, most)]
 
     def queues(self, vhost: str) -> list[QueueRecord]:
         state = self._vhosts.get(vhost)
@@ -320,6 +360,12 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
     def bindings(self, vhost: str) -> list[BindingRecord]:
         state = self._vhosts.get(vhost)
         return state.bindings.all() if state else []
+
+    def bindings_after(self, vhost: str, block: int) -> tuple[int, list[BindingRecord]]:
+        """Some, of which the first are behind block 0, and where the next ones begin: for who goes through all of them
+        in slices. None: there are no more."""
+        state = self._vhosts.get(vhost)
+        return state.bindings.after(block) if state else (block, [])
 
     def has_binding(self, vhost: str, binding: BindingRecord) -> bool:
         """Whether this very binding is there, octet for octet."""
@@ -342,15 +388,17 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         if command.get("numbered", False):
             number = self._next_queue_id
             self._next_queue_id += 1
-        state.exchanges[command["name"]] = ExchangeRecord(
-            state.vhost.name,
-            command["name"],
-            command["type"],
-            command["auto_delete"],
-            command["internal"],
-            commands.decode_arguments(command["arguments_raw"]),
-            durable=command.get("durable", True),
-            number=number,
+        state.put_exchange(
+            ExchangeRecord(
+                state.vhost.name,
+                command["name"],
+                command["type"],
+                command["auto_delete"],
+                command["internal"],
+                commands.decode_arguments(command["arguments_raw"]),
+                durable=command.get("durable", True),
+                number=number,
+            )
         )
         return True
 
@@ -358,7 +406,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         exchange, number = self.exchange(command["vhost"], command["name"]), command["number"]
         if exchange is None or exchange.is_predeclared or exchange.number == number:
             return False
-        self._vhosts[exchange.vhost].exchanges[exchange.name] = exchange._replace(number=number)
+        self._vhosts[exchange.vhost].put_exchange(exchange._replace(number=number))
         self._next_queue_id = max(self._next_queue_id, number + 1)
         return True
 
@@ -366,9 +414,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         exchange = self.exchange(command["vhost"], command["name"])
         if exchange is None or exchange.is_predeclared:
             return False
-        state = self._vhosts[exchange.vhost]
-        del state.exchanges[exchange.name]
-        state.bindings.remove_exchange(exchange.name)
+        self._vhosts[exchange.vhost].remove_exchange(exchange.name)
         return True
 
     def declare_queue(self, command: Command) -> bool:
@@ -397,11 +443,20 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
 
     def replace_queue(self, queue: QueueRecord) -> None:
         """See Partitions."""
+        self._keep_queue(queue, commands.encode(describe_queue(queue)))
+
+    def _keep_queue(self, queue: QueueRecord, line: bytes) -> None:
         if queue.queue_id not in self._queues_by_id:
             self._homes[queue.home] = self._homes.get(queue.home, 0) + 1
         self._vhosts[queue.vhost].queues[queue.name] = queue
         self._queues_by_id[queue.queue_id] = queue
-        self._queue_lines[queue.queue_id] = commands.encode(describe_queue(queue))
+        self._queue_lines[queue.queue_id] = line
+        self._queue_ids.add(queue.queue_id)
+
+    def _forget_queue_id(self, queue_id: int) -> None:
+        self._homes[self._queues_by_id[queue_id].home] -= 1
+        del self._queues_by_id[queue_id], self._queue_lines[queue_id]
+        self._queue_ids.discard(queue_id)
 
     def _delete_queue(self, command: Command) -> bool:
         queue = self.queue(command["vhost"], command["name"])
@@ -411,8 +466,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         known = self.partitions(queue.vhost, queue.name)
         for one in (queue, *[each for each in known if each.queue_id in command.get("partition_ids", ())]):
             del state.queues[one.name]
-            del self._queues_by_id[one.queue_id], self._queue_lines[one.queue_id]
-            self._homes[one.home] -= 1
+            self._forget_queue_id(one.queue_id)
             state.bindings.remove_destination(QUEUE, one.name)
         return True
 

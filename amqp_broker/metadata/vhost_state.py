@@ -8,22 +8,34 @@ from __future__ import annotations
 from amqp_broker.metadata.bindings import BindingIndex
 from amqp_broker.metadata.entities import (
     AppRecord,
+    ExchangeRecord,
     Parameter,
     Policy,
     QueueRecord,
     VHost,
     predeclared_exchanges,
 )
+from amqp_broker.octets.sorted_keys import SortedKeys
 
 
 class VHostState:
     """One vhost and all that lives in it."""
 
-    __slots__ = ("apps", "bindings", "exchanges", "operator_policies", "parameters", "policies", "queues", "vhost")
+    __slots__ = (
+        "_at_place", "_newest_place", "_places", "_places_of", "apps", "bindings", "exchanges", "operator_policies",
+        "parameters", "policies", "queues", "vhost",
+    )  # fmt: skip
 
     def __init__(self, vhost: VHost) -> None:
         self.vhost = vhost
-        self.exchanges = {exchange.name: exchange for exchange in predeclared_exchanges(vhost.name)}
+        self.exchanges: dict[str, ExchangeRecord] = {}
+        # Of exchanges, numbers in the order of their creation.
+        self._places: SortedKeys[int] = SortedKeys()
+        self._newest_place = 0
+        self._places_of: dict[str, int] = {}
+        self._at_place: dict[int, ExchangeRecord] = {}
+        for exchange in predeclared_exchanges(vhost.name):
+            self.put_exchange(exchange)
         self.queues: dict[str, QueueRecord] = {}
         self.bindings = BindingIndex()
         self.policies: dict[str, Policy] = {}
@@ -31,11 +43,30 @@ class VHostState:
         self.parameters: dict[tuple[str, str], Parameter] = {}
         self.apps: dict[str, AppRecord] = {}
 
+    def put_exchange(self, exchange: ExchangeRecord) -> None:
+        """A new one, or another record of one that is there."""
+        place = self._places_of.get(exchange.name)
+        if place is None:
+            self._newest_place += 1
+            place = self._places_of[exchange.name] = self._newest_place
+            self._places.add(place)
+        self.exchanges[exchange.name] = self._at_place[place] = exchange
+
+    def remove_exchange(self, name: str) -> None:
+        """With its bindings."""
+        place = self._places_of.pop(name)
+        del self.exchanges[name], self._at_place[place]
+        self._places.discard(place)
+        self.bindings.remove_exchange(name)
+
+    def exchanges_after(self, place: int, most: int) -> tuple[int, list[ExchangeRecord]]:
+        """In the order of creation, so many at most behind a place, and the last one's place; 0 is before the first."""
+        places = self._places.after(place, most)
+        return (places[-1] if places else place), [self._at_place[each] for each in places]
+
     def draft(self) -> VHostState:
-        """The same state without the bindings, to be changed on its own."""
+        """The same state without bindings, exchanges of its own and queues, to be changed on its own."""
         other = VHostState(self.vhost)
-        other.exchanges = dict(self.exchanges)
-        other.queues = dict(self.queues)
         other.policies = dict(self.policies)
         other.operator_policies = dict(self.operator_policies)
         other.parameters = dict(self.parameters)

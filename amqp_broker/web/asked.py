@@ -17,7 +17,7 @@ from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.errors import NOT_ALLOWED, VHOST_REFUSED, kind_not_found, not_authorised
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import DEADLINE_S
-from amqp_broker.web.objects import Objects
+from amqp_broker.web.objects import Columns, Objects
 from amqp_broker.web.services import Services
 
 
@@ -84,9 +84,9 @@ class Asked:
         with self.channel(vhost) as channel:
             return channel.call(method)
 
-    def objects(self, kind: str, vhost: str | None = None) -> Objects:
-        """The objects of a kind that this user may see."""
-        return self.services.objects.read(kind, self.user.name, vhost)
+    def objects(self, kind: str, vhost: str | None = None, columns: Columns = None) -> Objects:
+        """The objects of a kind that this user may see, with some of their columns or all."""
+        return self.services.objects.read(kind, self.user.name, vhost, columns)
 
     def require(self, access: Access) -> None:
         """Raises ApiError."""

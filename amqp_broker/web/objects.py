@@ -23,6 +23,9 @@ MOST_ROWS: Final = 100_000
 PAGE_ROWS: Final = 250
 
 Row = JsonObject
+#: Of a row; None: all that there are.
+Columns = tuple[str, ...] | None
+_Key = tuple[str, str | None, str | None, Columns]
 
 
 @dataclass(slots=True)
@@ -54,13 +57,14 @@ class ObjectLists:
         self._node = node
         self._most_rows = most_rows
         self._clock = clock
-        self._kept: dict[tuple[str, str | None, str | None], _Kept] = {}
+        self._kept: dict[_Key, _Kept] = {}
         self._guard = threading.Lock()
 
-    def read(self, kind: str, user: str | None, vhost: str | None = None) -> Objects:
-        """What a user may see, of one virtual host or of all; without a user all there is. Rows are shared: whoever
-        changes one makes a copy. Raises SystemRequestError, NodeGone."""
-        key = (kind, user, vhost)
+    def read(self, kind: str, user: str | None, vhost: str | None = None, columns: Columns = None) -> Objects:
+        """What a user may see, of one virtual host or of all; without a user all there is. columns: who needs a few of
+        all rows asks for these, which is several times as fast. Rows are shared: whoever changes one makes a copy.
+        Raises SystemRequestError, NodeGone."""
+        key = (kind, user, vhost, columns)
         with self._guard:
             self._drop_old()
             kept = self._kept.setdefault(key, _Kept())
@@ -68,7 +72,7 @@ class ObjectLists:
         try:
             with kept.guard:
                 if kept.objects is None or self._clock() >= kept.until:
-                    kept.objects = self._read(kind, user, vhost)
+                    kept.objects = self._read(kind, user, vhost, columns)
                     kept.until = self._clock() + REUSED_S
                 return kept.objects
         finally:
@@ -98,18 +102,20 @@ class ObjectLists:
                 surplus -= rows[key]
                 del self._kept[key]
 
-    def _read(self, kind: str, user: str | None, vhost: str | None) -> Objects:
+    def _read(self, kind: str, user: str | None, vhost: str | None, columns: Columns) -> Objects:
         asked: JsonObject = {"kind": kind, "limit": PAGE_ROWS}
         if user is not None:
             asked["as_user"] = user
         if vhost is not None:
             asked["vhost"] = vhost
+        if columns is not None:
+            asked["columns"] = list(columns)
         found = Objects()
         stale: set[str] = set()
         while True:
             page = self._node.request("objects.page", **asked)
-            columns = page["columns"]
-            found.rows += [dict(zip(columns, row, strict=True)) for row in page["rows"]]
+            names = page["columns"]
+            found.rows += [dict(zip(names, row, strict=True)) for row in page["rows"]]
             found.at = page.get("at", 0)
             stale.update(page.get("stale") or ())
             if page.get("next") is None:

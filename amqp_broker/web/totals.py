@@ -30,7 +30,7 @@ class Totals:
         self.history = History()
 
     def read(self) -> JsonObject:
-        """The counts, at most a second old. Raises SystemRequestError, NodeGone."""
+        """The counts, at most a second older than the node's. Raises SystemRequestError, NodeGone."""
         with self._guard:
             if self._last is None or self._clock() >= self._until:
                 self._last = self._ask()
@@ -42,7 +42,7 @@ class Totals:
         with self._guard:
             self._last = self._ask()
             self._until = self._clock() + REUSED_S
-        self.history.add(int(time.time() * 1000), sums_of(self._last))
+        self.history.add(int(time.time() * 1000) - self._last.get("age_ms", 0), sums_of(self._last))
 
     def forget(self) -> None:
         with self._guard:

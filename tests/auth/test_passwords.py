@@ -143,6 +143,30 @@ def test_the_decoy_costs_as_much_as_a_hash_of_ours() -> None:
     assert not verify_password("guest", DECOY_HASH)
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param(DECOY_HASH, id="nobody"),
+        pytest.param(hash_password("secret", Salts()), id="ours"),
+        pytest.param(quick_hash("secret", Salts()), id="RabbitMQ's"),
+        pytest.param(
+            from_rabbit("rabbit_password_hashing_sha512", base64.b64encode(bytes(4 + 64)).decode()), id="its longer one"
+        ),
+    ],
+)
+def test_a_wrong_password_costs_the_same_whoever_it_is_for(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int, int, int]] = []
+    slow = hashlib.scrypt
+
+    def counted(password: bytes, *, salt: bytes, n: int, r: int, p: int, maxmem: int, dklen: int) -> bytes:
+        asked.append((n, r, p, dklen))
+        return slow(password, salt=salt, n=n, r=r, p=p, maxmem=maxmem, dklen=dklen)
+
+    monkeypatch.setattr(hashlib, "scrypt", counted)
+    assert not verify_password("wrong", stored)
+    assert asked == [(16384, 8, 1, 32)]
+
+
 def test_a_right_password_is_remembered() -> None:
     stored, other = hash_password("secret", Salts()), hash_password("other", Salts())
     verified = VerifiedPasswords(Salts(), capacity=2)

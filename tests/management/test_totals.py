@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from amqp_broker.management.totals import FRESH_MS
+from amqp_broker.management.totals import FRESH_MS, MOST_FRESH_MS, fresh_ms
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.web.rates import SAMPLE_EVERY_S
 from queues.background import Unhurried
 from tests.management.counters import fallen, publish_mandatory, totals
 from tests.node.node_driver import NodeDriver, consume, declare
@@ -97,6 +98,18 @@ def test_no_counter_falls_when_things_go_and_come_again(driver: NodeDriver, serv
     # What was published to queues, what was returned, and the requests themselves.
     assert known["confirm"] == 6 * 4
     assert known["publish"] >= 36 + 6
+
+
+def test_a_walk_over_many_queues_is_made_less_often(driver: NodeDriver, service: SystemService) -> None:
+    """However many there are, who asks again and again costs the node a fraction of a percent."""
+    assert [fresh_ms(queues) for queues in (0, 4_000, 10_000, 1_000_000)] == [FRESH_MS, 1000, 2500, MOST_FRESH_MS]
+    assert MOST_FRESH_MS < 1000 * SAMPLE_EVERY_S, "each reading for the history is another one"
+    first = totals(driver, service)
+    driver.wait(FRESH_MS // 2)
+    again = service.ask("totals")
+    assert (again["age_ms"], again["at"]) == (first["age_ms"] + FRESH_MS // 2, first["at"])
+    driver.wait(FRESH_MS)
+    assert service.ask("totals")["age_ms"] < FRESH_MS // 2
 
 
 def test_no_counter_falls_when_a_queue_goes_during_the_walk(driver: NodeDriver, service: SystemService) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp_broker.management.written_json import JsonChunks, chunks_of, encode, encode_value, list_of
+from amqp_broker.management.written_json import JsonChunks, chunks_of, cut_to, encode, encode_value, list_of
 from tests.example_counts import examples
 
 VALUES = st.recursive(
@@ -46,3 +46,17 @@ def test_what_is_large_comes_in_chunks(count: int, beside: dict[str, Any]) -> No
         },
         "more": [],
     }  # fmt: skip
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(1, 30))
+def test_chunks_are_cut_to_a_size(chunks: list[bytes], size: int) -> None:
+    steps = cut_to(list(chunks), size)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+    assert b"".join(found) == b"".join(chunks)
+    assert all(len(each) == size for each in found[:-1])
+    assert all(0 < len(each) <= size for each in found[-1:])

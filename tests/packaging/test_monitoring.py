@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import amqp_broker
 from amqp_broker.client import Connection
-from amqp_broker.system_client import SystemClient
 from tests.packaging.building import ROOT
+from tests.packaging.scraped import scraped_member
 from tests.web.http_client import Http
 from tests.web.test_metrics import metrics_of
 
@@ -92,26 +91,14 @@ def alone() -> Iterator[Labels]:
 @pytest.fixture(scope="module")
 def exposed(alone: Labels) -> Labels:
     """And what a member of a cluster says besides."""
-    found = dict(alone)
-    with amqp_broker.running_cluster(2, log_level="warning") as cluster:
-        command = [sys.executable, "-P", "-m", "amqp_broker", "management", "--url", cluster.nodes[0].url]
-        command += ["--listen=127.0.0.1:0", "--prometheus-listen=127.0.0.1:0"]
-        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stderr is not None
-                places = (re.search(r"prometheus on (http://\S+)", line) for line in process.stderr)
-                http = Http(next(place[1] for place in places if place is not None))
-                with SystemClient(cluster.nodes[0].url) as client:
-                    client.request("cluster.rebalance")  # so that it leads some, of which it knows who lags
-                while not {"amqp_broker_peer_link_up", "amqp_broker_group_lag"} <= set(
-                    said := labels_of(http, ("/metrics",))
-                ):
-                    pass
-                http.close()
-            finally:
-                process.terminate()
-                process.stderr.read()
-    return {**said, **found}
+    with scraped_member() as (_, metrics):
+        http = Http(metrics)
+        while not {"amqp_broker_peer_link_up", "amqp_broker_group_lag"} <= set(
+            said := labels_of(http, ("/metrics",))
+        ):
+            pass
+        http.close()
+    return {**said, **alone}
 
 
 def rules() -> list[dict[str, Any]]:

@@ -7,6 +7,9 @@ from typing import Any
 
 from amqp_broker.web.objects import REUSED_S, ObjectLists
 
+#: All columns of all queues, whoever asks.
+QUEUES = ("queues", None, None, None)
+
 
 class Node:
     """Answers with so many rows of a kind, and counts how often."""
@@ -14,11 +17,13 @@ class Node:
     def __init__(self, **rows: int) -> None:
         self._rows = rows
         self.asked: list[str] = []
+        self.columns: object = None
         self.may_answer = threading.Event()
         self.may_answer.set()
 
     def request(self, verb: str, kind: str, **fields: object) -> dict[str, Any]:
         self.asked.append(kind)
+        self.columns = fields.get("columns")
         assert self.may_answer.wait(10)
         return {"columns": ["name"], "rows": [[str(number)] for number in range(self._rows[kind])]}
 
@@ -50,7 +55,7 @@ def test_a_list_that_is_too_long_is_read_once_by_those_who_ask_together() -> Non
     readers = [threading.Thread(target=lambda: found.append(len(known.read("queues", None).rows))) for _ in range(3)]
     for reader in readers:
         reader.start()
-    while ("queues", None, None) not in known._kept or known._kept["queues", None, None].readers < 3:
+    while QUEUES not in known._kept or known._kept[QUEUES].readers < 3:
         node.may_answer.wait(0.001)
     node.may_answer.set()
     for reader in readers:
@@ -59,3 +64,13 @@ def test_a_list_that_is_too_long_is_read_once_by_those_who_ask_together() -> Non
     assert not known._kept
     assert len(known.read("queues", None).rows) == 100
     assert node.asked == ["queues"] * 2
+
+
+def test_some_columns_are_a_list_of_their_own() -> None:
+    node = Node(queues=2)
+    known = lists(node, 10, [0.0])
+    known.read("queues", None)
+    assert node.columns is None
+    known.read("queues", None, columns=("name", "type"))
+    known.read("queues", None, columns=("name", "type"))
+    assert (node.asked, node.columns) == (["queues"] * 2, ["name", "type"])

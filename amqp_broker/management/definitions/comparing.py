@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from amqp_broker.management.definitions.exporting import export_items
+from amqp_broker.management.written_json import JsonChunks, encode_value
+from amqp_broker.turn.letting_go import let_go
 
 if TYPE_CHECKING:
     from amqp_broker.management.definitions.importing import Importer
@@ -55,11 +57,11 @@ Key = tuple[str, ...]
 
 
 class Comparison:
-    """found: by kind, items: category, key, place in the file ("queues[3]"), and what was and would be. counts: of all
-    of them, also of those that are not listed."""
+    """found: by kind, items as JSON: category, key, place in the file ("queues[3]"), and what was and would be. counts:
+    of all of them, also of those that are not listed."""
 
     def __init__(self, definitions: JsonObject, metadata: Metadata, importer: Importer, vhost: str | None) -> None:
-        self.found: dict[str, list[JsonObject]] = {kind: [] for kind in KINDS}
+        self.found = {kind: JsonChunks("[]") for kind in KINDS}
         self.counts = dict.fromkeys(KINDS, 0)
         self._definitions = definitions
         self._had = export_items(metadata, vhost)[1]
@@ -82,8 +84,13 @@ class Comparison:
                     if item is None or number % _SLICE == 0:
                         yield None
             if category == "bindings":  # a draft has none but those that come
-                after = before | after
+                for number, (key, item) in enumerate(before.items()):
+                    after.setdefault(key, item)
+                    if number % _SLICE == 0:
+                        yield None
             yield from self._compare(category, before, after)
+            yield from let_go(before)
+            yield from let_go(after)
 
     def _compare(self, category: str, before: dict[Key, JsonObject], after: dict[Key, JsonObject]) -> Iterator[None]:
         listed = self._definitions.get(category) or []
@@ -103,6 +110,7 @@ class Comparison:
                 self._add(CONFLICT, category, key, places[key], item, listed[places[key]])
             if number % _SLICE == 0:
                 yield None
+        yield from let_go(places)
 
     def _is_of_vhost(self, category: str, key: Key) -> bool:
         """Limits of a virtual host may stand with it in the file."""
@@ -119,7 +127,7 @@ class Comparison:
         self, kind: str, category: str, key: Key, place: int | None, was: JsonObject | None, would: JsonObject | None
     ) -> None:
         self.counts[kind] += 1
-        if len(self.found[kind]) >= MOST_LISTED:
+        if self.counts[kind] > MOST_LISTED:
             return
         row: JsonObject = {"category": category, "key": dict(zip(_KEYS[category], key, strict=True))}
         if place is not None:
@@ -130,7 +138,7 @@ class Comparison:
             row["would_be"] = _shown(would)
         if was is not None and would is not None:
             row["fields"] = sorted(field for field in {*was, *would} if was.get(field) != would.get(field))
-        self.found[kind].append(row)
+        self.found[kind].add(encode_value(row))
 
 
 def chosen(definitions: JsonObject, places: list[str]) -> JsonObject:

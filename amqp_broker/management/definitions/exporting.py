@@ -7,16 +7,17 @@ new password there) and queue arguments of its own plugins.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from typing import Final
 
 from amqp_broker.auth import passwords
 from amqp_broker.management.definitions.arguments import describe_arguments
 from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord, Policy, QueueRecord, User, VHost
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.protocol.json_values import JsonObject
+from amqp_broker.turn.letting_go import let_go
 from amqp_broker.version import __version__
-from exchanges.bindings import EXCHANGE, QUEUE
+from exchanges.bindings import EXCHANGE
 
 RABBIT_VERSION: Final = "3.13.0"
 """The release of RabbitMQ whose form of definitions this is."""
@@ -27,7 +28,6 @@ LIMITS_PARAMETER: Final = "vhost-limits"
 Definitions = JsonObject
 #: Items of a category; None: nothing to describe among those that were just looked at.
 Items = Iterator[JsonObject | None]
-Record = TypeVar("Record")
 #: So many records are looked at before one says so.
 _LOOK: Final = 32
 
@@ -40,8 +40,9 @@ def export(metadata: Metadata, vhost: str | None = None) -> Definitions:
 
 
 def export_items(metadata: Metadata, vhost: str | None = None) -> tuple[Definitions, dict[str, Items]]:
-    """The same in parts: what is said of the whole, and the items by category, each described when it is taken: as it
-    is now, whatever becomes of the metadata meanwhile."""
+    """The same in parts: what is said of the whole, and the items by category, each described as it is when it is
+    come to. The categories are to be taken in their order: what has come since the first, and what refers to that, is
+    left out, so that all of it can be imported."""
     vhosts = [found for found in metadata.vhosts() if vhost in (None, found.name)]
     about: Definitions = {
         "rabbit_version": RABBIT_VERSION,
@@ -61,31 +62,73 @@ def _without_vhost(item: JsonObject | None) -> JsonObject | None:
     return item
 
 
-def _described(
-    records: Iterable[Record], describe: Callable[[Record], JsonObject], is_meant: Callable[[Record], bool]
-) -> Items:
-    """Those that are meant."""
-    for number, each in enumerate(records):
-        if is_meant(each):
-            yield describe(each)
-        elif number % _LOOK == 0:
+def _inside(metadata: Metadata, vhosts: list[VHost]) -> dict[str, Items]:
+    """What lies in the vhosts."""
+    names = [found.name for found in vhosts]
+    declared = _Declared(metadata, names)
+    return {
+        "parameters": (item for found in vhosts for item in _parameters(metadata, found)),
+        "policies": (_policy(item) for name in names for item in metadata.policies(name)),
+        "queues": declared.queues(),
+        "exchanges": declared.exchanges(),
+        "bindings": declared.bindings(),
+    }
+
+
+class _Declared:
+    """What was declared in some vhosts, read bit by bit. Queues are known by their ids, which rise; exchanges that are
+    sources or destinations of bindings by name: those that were there when it was their turn."""
+
+    def __init__(self, metadata: Metadata, vhosts: list[str]) -> None:
+        self._metadata = metadata
+        self._vhosts = dict.fromkeys(vhosts)
+        self._next_queue_id = metadata.next_queue_id
+        self._exchanges: set[tuple[str, str]] = set()
+
+    def queues(self) -> Items:
+        """Those that outlive a restart, without partitions."""
+        last = 0
+        while found := self._metadata.queues_after(last, _LOOK):
+            for queue in found:
+                if self._was_there(queue) and queue.vhost in self._vhosts and not queue.part_of:
+                    yield _queue(queue)
+            last = found[-1].queue_id
             yield None
 
+    def exchanges(self) -> Items:
+        """Those that outlive a restart, without RabbitMQ's own."""
+        for vhost in self._vhosts:
+            place, found = self._metadata.exchanges_after(vhost, 0, _LOOK)
+            while found:
+                for exchange in found:
+                    if exchange.durable:
+                        self._exchanges.add((vhost, exchange.name))
+                        if not exchange.is_predeclared:
+                            yield _exchange(exchange)
+                yield None
+                place, found = self._metadata.exchanges_after(vhost, place, _LOOK)
 
-def _inside(metadata: Metadata, vhosts: list[VHost]) -> dict[str, Items]:
-    """What lies in the vhosts. Lists of records are taken at once: these never change."""
-    names = [found.name for found in vhosts]
-    queues, exchanges = map(metadata.queues, names), map(metadata.exchanges, names)
-    held = list(zip(names, exchanges, queues, map(metadata.bindings, names), strict=True))
-    return {
-        "parameters": iter([item for found in vhosts for item in _parameters(metadata, found)]),
-        "policies": map(_policy, [item for name in names for item in metadata.policies(name)]),
-        "queues": _described(
-            (item for _, _, each, _ in held for item in each), _queue, lambda item: item.durable and not item.part_of
-        ),
-        "exchanges": _described((item for _, each, _, _ in held for item in each), _exchange, _is_own),
-        "bindings": (item for each in held for item in _bindings(*each)),
-    }
+    def bindings(self) -> Items:
+        """Those between durable ends: in a cluster the metadata know the others too, which whoever needs them
+        declares."""
+        for vhost in self._vhosts:
+            block, found = self._metadata.bindings_after(vhost, 0)
+            while found:
+                for binding in found:
+                    if (vhost, binding.source) in self._exchanges and self._is_end(vhost, binding):
+                        yield _binding(vhost, binding)
+                yield None
+                block, found = self._metadata.bindings_after(vhost, block)
+        yield from let_go(self._exchanges)
+
+    def _is_end(self, vhost: str, binding: BindingRecord) -> bool:
+        if binding.destination_kind == EXCHANGE:
+            return (vhost, binding.destination) in self._exchanges
+        queue = self._metadata.queue(vhost, binding.destination)
+        return queue is not None and self._was_there(queue)
+
+    def _was_there(self, queue: QueueRecord) -> bool:
+        return queue.durable and queue.queue_id < self._next_queue_id
 
 
 def _shared(metadata: Metadata) -> dict[str, Items]:
@@ -174,33 +217,6 @@ def _policy_value(policy: Policy) -> JsonObject:
 
 def _policy(policy: Policy) -> JsonObject:
     return {"vhost": policy.vhost, "name": policy.name, **_policy_value(policy)}
-
-
-def _is_own(exchange: ExchangeRecord) -> bool:
-    return exchange.durable and not exchange.is_predeclared
-
-
-def _bindings(
-    vhost: str, exchanges: list[ExchangeRecord], queues: list[QueueRecord], bindings: list[BindingRecord]
-) -> Items:
-    """Those between durable ends: in a cluster the metadata know the others too, which whoever needs them declares."""
-    ends: dict[str, set[str]] = {EXCHANGE: set(), QUEUE: set()}
-    records: tuple[tuple[str, list[ExchangeRecord] | list[QueueRecord]], ...] = (EXCHANGE, exchanges), (QUEUE, queues)
-    for kind, found in records:
-        for start in range(0, len(found), _LOOK):
-            ends[kind].update([each.name for each in found[start : start + _LOOK] if each.durable])
-            yield None
-    sources = ends[EXCHANGE]
-    yield from _described(
-        bindings,
-        lambda each: _binding(vhost, each),
-        lambda each: each.source in sources and each.destination in ends[each.destination_kind],
-    )
-    for names in ends.values():  # to forget very many at once takes long, too
-        while names:
-            for _ in range(min(_LOOK, len(names))):
-                names.pop()
-            yield None
 
 
 def _exchange(exchange: ExchangeRecord) -> JsonObject:

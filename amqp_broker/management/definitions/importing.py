@@ -45,6 +45,7 @@ from amqp_broker.queue_types.register import (
 )
 from amqp_broker.queue_types.stream.arguments import COMPACT, PARTITIONS
 from amqp_broker.queue_types.stream.type import StreamType
+from amqp_broker.turn.letting_go import SLICE, let_go
 from amqp_broker.vhosts.policies import PolicyError, check_policy
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
 from exchanges.delayed import DelayedExchange
@@ -193,8 +194,8 @@ class Importer:
         if self._vhost is None:
             for entry in self._items(whole, "users"):
                 yield from self._hash_password(entry)
-        self._state = self._before.draft()
-        yield None
+        for _ in self._before.drafting(self._state):
+            yield None
         steps: Mapping[str, Callable[[Entry], Steps | None]] = {
             "users": self._user,
             "vhosts": self._put_vhost,
@@ -218,6 +219,14 @@ class Importer:
                 yield from step(entry) or ()
                 yield None
         self._check_administrators()
+
+    def let_go(self) -> Iterator[None]:
+        """Forget it all, in slices, when nothing of it is needed any more, the plan's commands included."""
+        yield from let_go(self.plan.commands)
+        for held in (self._new_passwords, self._left_out, self._exchanges):
+            yield from let_go(held)
+        yield from let_go(self._identities, levels=2)
+        yield from self._state.let_go()
 
     def _check_administrators(self) -> None:
         """Somebody has to be able to administer the broker, if somebody is now."""
@@ -566,9 +575,10 @@ class Importer:
     def _learn_identities(self, end: End) -> Steps:
         """What bindings to one end are told apart by: key, and arguments by their value."""
         known = self._identities[end] = set()
-        for found in self._before.bindings_to(*end):
+        for number, found in enumerate(self._before.bindings_to(*end), 1):
             if found.arguments_raw:
                 known.add((found.source, _identity_of(found)))
+            if found.arguments_raw or number % SLICE == 0:
                 yield None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.management.objects.kind import LOOK, Cursor, Kind, Scope, Things
@@ -92,8 +93,11 @@ class Bindings(Kind[Bound, Bound]):
                 yield (_key_of(implied),), Bound(vhost, source, implied)
             return
         what = (self.name, vhost.name, source, *destination[:2])
-        present = self._held(vhost, source, destination)
-        for key in self._copies.keys(what, after, present):
+
+        def present() -> Iterator[_Keyed]:
+            return self._held(vhost, source, destination)
+
+        for key in self._copies.keys(what, after, present, itemgetter(0)):
             if key is None:
                 yield None
             elif self._is_bound(bound := Bound(vhost, source, key[1])):
@@ -103,7 +107,7 @@ class Bindings(Kind[Bound, Bound]):
     def _held(vhost: VHost, source: str, destination: Destination) -> Iterator[_Keyed]:
         entry = vhost.router.get(source)
         if entry is not None:
-            for binding in entry.exchange.bindings_to(destination):
+            for binding in entry.exchange.each_binding_to(destination):
                 yield _Keyed((_key_of(binding), binding))
 
     @staticmethod

@@ -46,7 +46,7 @@ _SLICE = 16
 
 def make_kinds(counts: NodeCounts, connections: Connections, channels: Channels) -> dict[str, AnyKind]:
     """All kinds, by name."""
-    copies = SortedCopies(counts.broker.timers, counts.broker.clock)
+    copies = SortedCopies(counts.broker.timers, counts.broker.clock, counts.broker.background)
     queues = Queues(counts)
     channels.consumers = queues.consumers = consumers = Consumers(counts, connections, channels)
     records: list[type[AnyRecords]] = [

@@ -41,7 +41,7 @@ class Records(Kind[Record, Record]):
 
     def things(self, scope: Scope, after: Cursor | None) -> Things[Record]:
         """See Kind."""
-        for key in self._copies.keys((self.name, scope.vhost), after, self.keys(scope)):
+        for key in self._copies.keys((self.name, scope.vhost), after, lambda: self.keys(scope)):
             if key is None:
                 yield None
             elif self.is_shown(scope, key) and (record := self.record(key)) is not None:

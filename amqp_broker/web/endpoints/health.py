@@ -84,9 +84,13 @@ def _critical(queue: JsonValue) -> JsonValue:
     return {"name": name, "readable_name": readable, "virtual_host": vhost, "type": "rabbit_quorum_queue"}
 
 
+#: Columns of queues.
+_OF_LEADERS = ("name", "vhost", "type", "members", "leader")
+
+
 def check_leaders(asked: Asked) -> Answer:
     pattern = safe_pattern(asked.names.get("pattern", ".*"))
-    rows = asked.services.objects.read("queues", None, asked.names.get("vhost")).rows
+    rows = asked.services.objects.read("queues", None, asked.names.get("vhost"), _OF_LEADERS).rows
     without = [
         {"name": row["name"], "virtual_host": row["vhost"], "type": row.get("type")}
         for row in rows

@@ -21,6 +21,7 @@ from amqp_broker.web.shapes import LENGTHS, VHOST, read_view
 _UNDEFINED = "undefined"
 #: What queues count, and a virtual host shows the sums of.
 _COUNTED = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack")
+_SUMMED = ("vhost", *LENGTHS, *_COUNTED)
 
 
 class VhostBody(msgspec.Struct):
@@ -36,7 +37,7 @@ class VhostBody(msgspec.Struct):
 def list_vhosts(asked: Asked) -> Answer:
     wanted, view = read_query(asked.query), read_view(asked.query)
     found = asked.objects("vhosts")
-    sums = _messages(asked.objects("queues").rows) if view.has_rates else {}
+    sums = _messages(asked.objects("queues", columns=_SUMMED).rows) if view.has_rates else {}
     rows = [_with_sums(row, sums) for row in found.rows]
     readings = asked.services.readings
     return Answer(value=answer_list(rows, wanted, lambda row: VHOST.finish(row, found.at, readings, view)))
@@ -45,7 +46,7 @@ def list_vhosts(asked: Asked) -> Answer:
 def show_vhost(asked: Asked) -> Answer:
     name, view = asked.name("vhost"), read_view(asked.query)
     answer = asked.verb("object", kind="vhosts", name=name)
-    sums = _messages(asked.objects("queues", name).rows)
+    sums = _messages(asked.objects("queues", name, _SUMMED).rows)
     row = _with_sums(answer["object"], sums)
     shown = VHOST.finish(row, answer["at"], asked.services.readings, view)
     return Answer(value=cut(shown, read_columns(asked.query)))

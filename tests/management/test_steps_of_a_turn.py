@@ -1,0 +1,221 @@
+"""Whatever is asked of a node, and however much it has: no turn of it does much.
+
+A node of 10,000 queues, 2,000 connections and 20,000 bindings is asked each verb that looks. Of each turn until the
+answer is counted how many lines of Python ran, how much memory was taken at a time, and how many objects were given
+back: what makes a list of all queues in one go, or forgets one, has few lines. A turn does one slice of background work
+here.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
+
+from amqp_broker.management.access import LOOKING, PATIENT
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.commands import Command
+from amqp_broker.metadata.entities import BindingRecord
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.frames import encode_method_frame
+from tests.node.node_driver import NodeDriver, consume, handshake_octets
+from tests.node.one_slice import OneSlice
+from tests.node.system_service import SystemService
+
+QUEUES, CONNECTIONS = 10_000, 2_000
+#: Between two ends alone.
+PAIRED = QUEUES
+BATCH = 500
+#: Of a page; of definitions that are compared with those of the node.
+ROWS = 50
+SOME = 1_000
+#: In one turn: lines, octets that are taken at a time, objects that are given back.
+MOST_LINES = 5_000
+MOST_TAKEN = 64 * 1024
+MOST_FREED = 1_500
+#: Of who asks: an answer is cut to frames.
+FRAME_MAX = 16 * 1024
+
+#: By what is asked: the verb, and its arguments. DEFINITIONS stands for some of the node's own.
+DEFINITIONS = "definitions"
+QUEUE = {"vhost": "/", "name": "q00007"}
+ASKED: dict[str, tuple[str, dict[str, Any]]] = {
+    **{
+        f"objects.page {kind}": ("objects.page", {"kind": kind, "limit": ROWS})
+        for kind in (
+            "connections", "channels", "consumers", "queues", "exchanges", "bindings", "vhosts", "users", "permissions",
+            "topic_permissions", "policies", "operator_policies", "vhost_limits", "user_limits", "parameters",
+            "global_parameters", "unroutable",
+        )
+    },
+    "object": ("object", {"kind": "queues", **QUEUE}),
+    "object bindings": (
+        "object",
+        {
+            "kind": "bindings", "vhost": "/", "source": "amq.direct", "destination": "q00000",
+            "destination_type": "queue", "properties_key": "p07000",
+        },
+    ),
+    **{verb: (verb, {}) for verb in (
+        "whoami", "health", "totals", "node", "statistics", "definitions.export", "cluster.status", "audit.page",
+        "node.guard",
+    )},
+    "cluster.status brief": ("cluster.status", {"brief": True}),
+    "definitions.diff": ("definitions.diff", {DEFINITIONS: DEFINITIONS}),
+    "quorum.view": ("quorum.view", {"vhost": "/", "name": "s"}),
+    "queue.list": ("queue.list", {"vhost": "/"}),
+    "queue.peek": ("queue.peek", QUEUE),
+    "policy.preview": ("policy.preview", {"vhost": "/", "pattern": "^q", "definition": {"max-length": 1}}),
+    "route.test": ("route.test", {"vhost": "/", "exchange": "amq.fanout", "routing_key": "k"}),
+    "route.test of one queue": ("route.test", {"vhost": "/", "exchange": "amq.direct", "routing_key": "p07000"}),
+    "stream.stat": ("stream.stat", {"vhost": "/", "name": "s"}),
+    "stream.find": ("stream.find", {"vhost": "/", "name": "s", "time": 1}),
+    "login": ("login", {"user": "u", "password": "p", "host": "::1"}),
+    "tap.list": ("tap.list", {}),
+}  # fmt: skip
+
+
+class Load(NamedTuple):
+    """What a turn did."""
+
+    lines: int
+    taken: int
+    freed: int
+
+
+class Asked:
+    """A node with much in it, and who asks it. answer: the last that came. asked_bytes: of the last
+    request: a body becomes text in one go."""
+
+    def __init__(self) -> None:
+        self.answer: dict[str, Any] = {}
+        self.asked_bytes = 0
+        self.driver = NodeDriver()
+        self._fill()
+        client = self.driver.raw_client()
+        client.send_octets(handshake_octets(frame_max=FRAME_MAX))
+        self.service = SystemService(self.driver, client)
+        found = self.service.ask("definitions.export")["definitions"]
+        self.definitions = {**found, "queues": found["queues"][:SOME], "bindings": found["bindings"][:SOME]}
+        background = self.driver.node.background
+        background.set_pace(OneSlice())
+        background.set_patience(OneSlice())
+
+    def _fill(self) -> None:
+        driver = self.driver
+        names = [f"q{number:05}" for number in range(QUEUES)]
+        for number, name in enumerate(names):
+            self._apply(commands.declare_queue("/", name, number + 1))
+        self._apply(commands.declare_queue("/", "s", QUEUES + 1, type_name="stream"))
+        self._bind("amq.fanout", [(name, "") for name in names])
+        self._bind("amq.direct", [(names[0], f"p{number:05}") for number in range(PAIRED)])
+        octets = handshake_octets() + encode_method_frame(1, methods.ChannelOpen())
+        for number in range(CONNECTIONS):
+            client = driver.raw_client()
+            client.connection.transport = Deaf()
+            client.send_octets(octets + encode_method_frame(1, consume(names[number])))
+            if number % BATCH == 0:
+                driver.settle()
+        driver.settle()
+
+    def _bind(self, exchange: str, ends: list[tuple[str, str]]) -> None:
+        for name, key in ends:
+            self._apply(commands.add_binding("/", BindingRecord(exchange, "queue", name, key, b"")))
+
+    def _apply(self, command: Command) -> None:
+        self.driver.node.broker.propose(command)
+
+    def loads(self, verb: str, fields: dict[str, Any]) -> Iterator[Load]:
+        """Of each turn until the answer, and of some behind it, in which what it took is given back."""
+        if DEFINITIONS in fields:
+            fields = {**fields, DEFINITIONS: self.definitions}
+        driver = self.driver
+        driver.wait(2000)  # an answer of a moment ago is not given again
+        body = json.dumps(fields).encode()
+        self.asked_bytes = len(body)
+        self.service.send(verb, body)
+        behind = None
+        while behind is None or behind > 0:
+            yield self._counted()
+            behind = None if behind is None else behind - 1
+            if answers := self.service.answers():
+                (self.answer,) = answers
+                behind = 100
+
+    def _counted(self) -> Load:
+        """A turn, and what it leaves to be done elsewhere, which is not counted."""
+        driver = self.driver
+        driver.now += 1
+        lines = Lines()
+        before, blocks = tracemalloc.get_traced_memory()[0], sys.getallocatedblocks()
+        tracemalloc.reset_peak()
+        sys.settrace(lines)
+        turn = driver.node.end_turn(driver.now)
+        sys.settrace(None)
+        freed = blocks - sys.getallocatedblocks()
+        most = tracemalloc.get_traced_memory()[1]
+        for connection in turn.dirty:
+            connection.transport.hear(b"".join(connection.take_output()))
+        for check in turn.checks:
+            check.run()
+            driver.node.checked(check, driver.now)
+        if turn.wants_sync and (job := driver.node.take_sync()) is not None:
+            job.run()
+            driver.node.synced(job, driver.now)
+        return Load(lines.count, most - before, freed)
+
+
+class Deaf:
+    """A transport."""
+
+    def hear(self, octets: bytes) -> None:
+        """Nothing comes of it."""
+
+
+class Lines:
+    """A trace function: how many lines have run."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> Lines:
+        self.count += 1
+        return self
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[Asked]:
+    found = Asked()
+    gc.collect()
+    gc.disable()
+    tracemalloc.start(1)
+    yield found
+    tracemalloc.stop()
+    gc.enable()
+
+
+def test_each_verb_that_looks_is_asked() -> None:
+    assert {verb for verb, _ in ASKED.values()} >= LOOKING | PATIENT
+
+
+def test_each_list_is_asked_for(asked: Asked) -> None:
+    list(asked.loads("objects.page", {"kind": "nothing"}))
+    kinds = str(asked.answer["error"]).partition("one of ")[2].rpartition(", got")[0].split(", ")
+    assert len(kinds) > 10
+    assert {f"objects.page {kind}" for kind in kinds} <= set(ASKED)
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_no_turn_does_much(asked: Asked, what: str) -> None:
+    loads = list(asked.loads(*ASKED[what]))
+    assert asked.answer["ok"] or what == "login", asked.answer
+    most = Load(*map(max, zip(*loads, strict=True)))
+    assert most.lines <= MOST_LINES
+    assert most.taken <= MOST_TAKEN + asked.asked_bytes
+    assert most.freed <= MOST_FREED
