@@ -343,7 +343,10 @@ class Supervisor:
         if self._is_serving:
             self._tell_serving(worker)
             log.info("worker %d is ready", worker.number)
-        elif all(each.is_ready for each in self.workers.values()):
+        self._serve_if_ready()
+
+    def _serve_if_ready(self) -> None:
+        if not self._is_serving and not self._is_stopping and all(each.is_ready for each in self.workers.values()):
             self._serve()
 
     def _start_others(self, name: str) -> None:
@@ -402,9 +405,10 @@ class Supervisor:
 
     def _remove(self, worker: Worker) -> None:
         """Its folder has nothing any more."""
-        others = [number for number in self.workers if number and number != worker.number]
-        write_workers(self._config.data_dir, others)
+        del self.workers[worker.number]
+        write_workers(self._config.data_dir, [number for number in self.workers if number])
         shutil.rmtree(folder_of(self._config.data_dir, worker.number), ignore_errors=True)
+        self._serve_if_ready()
 
     def _look(self) -> None:
         """Now and then: who hangs, and which clients wait."""

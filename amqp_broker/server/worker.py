@@ -108,6 +108,8 @@ class WorkerSide(ClusterSide):
         """See ClusterSide."""
         await super().start(node, driver, disk)
         seat, loop = self._seat, asyncio.get_running_loop()
+        config = seat.config
+        log.info("worker %d of the %d that this node has", config.worker, config.worker_processes)
         self._loop = loop
         seat.control.setblocking(False)
         loop.add_reader(seat.control.fileno(), self._hear)
@@ -186,8 +188,11 @@ class WorkerSide(ClusterSide):
                 self._is_serving = True
                 if self.on_serving is not None:
                     self.on_serving()
-            for each in descriptors:
+            if said in (PLAIN, SECURE):
                 self._taken += 1
+                if not descriptors:
+                    log.error("a client is lost: this process has no descriptor for it; raise `ulimit -n`")
+            for each in descriptors:
                 client = socket.socket(fileno=each)
                 if self.on_client is None or self.over.is_set():
                     client.close()

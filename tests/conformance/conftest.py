@@ -2,12 +2,14 @@
 
 Marks: `holds("queue.declare: passive, missing -> 404")` says which behaviour a test holds (holds_table.py
 makes the table of them); `ours_only("reason")` is a behaviour that was decided otherwise than RabbitMQ 3.10
-does it; `octets_too_slow` leaves out the run that sends octet by octet, for tests that move megabytes or wait
-for clocks.
+does it; `one_process("reason")` is not so where AMQP_BROKER_WORKERS in the environment has the broker be
+several processes (docs/scale.md); `octets_too_slow` leaves out the run that sends octet by octet, for tests
+that move megabytes or wait for clocks.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,6 +34,7 @@ Named = Callable[[str], str]
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "holds(behaviour): the behaviour of the protocol that this test holds")
     config.addinivalue_line("markers", "ours_only(reason): decided otherwise than RabbitMQ 3.10 does it")
+    config.addinivalue_line("markers", "one_process(reason): not so where the node is several (AMQP_BROKER_WORKERS)")
     config.addinivalue_line("markers", "octets_too_slow: not repeated with octet by octet sending")
 
 
@@ -68,6 +71,9 @@ def _only_ours(request: pytest.FixtureRequest, broker: BrokerUnderTest) -> None:
     mark = request.node.get_closest_marker("ours_only")
     if mark is not None and broker.is_rabbitmq:
         pytest.skip(f"RabbitMQ 3.10 differs: {mark.args[0]}")
+    mark = request.node.get_closest_marker("one_process")
+    if mark is not None and os.environ.get("AMQP_BROKER_WORKERS", "1") != "1":
+        pytest.skip(f"several workers: {mark.args[0]}")
 
 
 @pytest.fixture

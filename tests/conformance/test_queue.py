@@ -379,6 +379,7 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(connection: Connection
     channel.refused(404, no_queue(queue, vhost), "queue.declare", queue=queue, passive=True)
 
 
+@pytest.mark.one_process("another worker hears of it a moment later")
 @pytest.mark.holds("queue.declare: auto_delete goes when its last consumer's channel or connection closes")
 @pytest.mark.parametrize("whole", [False, True], ids=["channel", "connection"])
 def test_an_auto_delete_queue_goes_with_the_channel(connect: Connect, named: Named, vhost: str, whole: bool) -> None:

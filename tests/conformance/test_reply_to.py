@@ -97,6 +97,7 @@ def test_the_pseudo_queue_cannot_be_bound(channel: Channel) -> None:
     channel.expect_close(403, by="queue.bind")
 
 
+@pytest.mark.one_process("who waits at another worker is not known")
 @pytest.mark.holds("reply-to: declare of a reply address -> ok while its consumer is there, else 404")
 @pytest.mark.parametrize("passive", [True, False])
 def test_a_reply_address_can_be_asked_for(
@@ -118,6 +119,7 @@ def test_the_pseudo_queue_can_be_asked_for(channel: Channel) -> None:
     assert (answer.queue, answer.message_count) == (REPLY_TO, 0)
 
 
+@pytest.mark.one_process("who waits at another worker is not known")
 @pytest.mark.holds("reply-to: a mandatory reply to a requester that is gone -> basic.return")
 def test_a_reply_to_nobody_is_returned(requester: Channel, server: Channel, reply_address: str) -> None:
     """At most once: without mandatory it is dropped."""

@@ -17,6 +17,8 @@ from aio_pika.abc import AbstractIncomingMessage
 from aiormq.exceptions import AMQPError
 
 import amqp_broker
+from amqp_broker.client import Connection
+from amqp_broker.client.errors import ClientError
 from amqp_broker.server.workers_file import read_workers, write_workers
 from amqp_broker.system_client import SystemClient
 from storage.errors import StorageError
@@ -200,6 +202,26 @@ def test_a_worker_that_hangs_is_killed_and_comes_again(tmp_path: Path) -> None:
             await until(lambda: "worker 1 is ready" in broker.logs, "it does not come again")
 
     asyncio.run(hang())
+
+
+def test_a_node_is_drained_with_all_of_its_workers() -> None:
+    def is_closed(client: Connection) -> bool:
+        try:
+            client.poll()
+        except ClientError:
+            return True
+        return False
+
+    async def drain_all() -> None:
+        with amqp_broker.running(workers=2) as broker:
+            clients = [Connection.open(broker.url) for _ in range(4)]
+            with SystemClient(broker.url) as asked:
+                assert asked.request("node.drain")["is_draining"]
+            await until(lambda: all(map(is_closed, clients)), "a worker was not told")
+            for client in clients:
+                client.abort()
+
+    asyncio.run(drain_all())
 
 
 def test_a_worker_that_cannot_start_ends_the_node(tmp_path: Path) -> None:
