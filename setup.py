@@ -140,13 +140,18 @@ def record(compiled: list[str], reason: str) -> None:
         print(f"amqp-broker: the hot modules stay plain Python (slower): {reason}", file=sys.stderr)
         if os.environ.get("AMQP_BROKER_REQUIRE_COMPILED"):
             raise SystemExit("amqp-broker: AMQP_BROKER_REQUIRE_COMPILED is set, but nothing was compiled")
-        remove_compiled()
+        removed = remove_compiled()
+        if removed:
+            why = "nothing is to run that is older than its source"
+            print(f"amqp-broker: the {removed} modules that were compiled before are removed: {why}", file=sys.stderr)
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     RECORD.write_text(json.dumps({"python": sys.version.split()[0], "compiled": compiled, "reason": reason}) + "\n")
 
 
-def remove_compiled() -> None:
-    """An earlier build's modules would run instead of the sources, or get into the wheel beside them."""
+def remove_compiled() -> int:
+    """An earlier build's modules would run instead of the sources, or get into the wheel beside them. Returns how many
+    there were."""
+    removed = 0
     folders = [path for path in BUILD.glob("lib*") if path.is_dir()]
     if IN_PLACE:
         folders.append(ROOT)
@@ -155,6 +160,8 @@ def remove_compiled() -> None:
             place = folder.joinpath(*packed(module_of(source)).split(".")).parent
             for path in place.glob(f"{source.stem}.*{SUFFIX}"):
                 path.unlink()
+                removed += 1
+    return removed
 
 
 def remove_orphans() -> None:

@@ -128,6 +128,7 @@ def test_what_was_compiled_earlier_does_not_stay(built: Path) -> None:
     done = in_place(built, CC="/bin/false")
     assert done.returncode == 0, done.stderr
     assert compiled(built) == [], "they would run instead of sources that may be newer"
+    assert "the 3 modules that were compiled before are removed" in done.stderr
 
 
 def test_what_was_compiled_of_a_module_that_is_gone_does_not_stay(built: Path) -> None:

@@ -16,7 +16,9 @@ from typing import Any
 
 import aio_pika
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from amqp_broker.cli.main import main
 from amqp_broker.client import Connection
 from amqp_broker.client.errors import ChannelClosed
 from amqp_broker.protocol.fields import Table
@@ -28,6 +30,7 @@ from storage.errors import StorageError
 from tests.node.node_driver import NodeDriver
 from tests.queue_types.last_value import LastValueType
 from tests.robustness.broker import PROJECT_ROOT, Broker
+from tests.web.http_client import Http
 
 PROGRAM = "tests.queue_types.last_value"
 PERSISTENT = {"delivery_mode": 2}
@@ -195,6 +198,37 @@ def test_it_outlives_a_restart_and_is_counted_in_a_stopped_folder(tmp_path: Path
         assert message is not None
         assert message.body == b"2"
         assert channel.get("taken", no_ack=True) is None
+
+
+def test_management_lists_and_metrics_show_it_as_any_queue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pages = ("--management-listen=127.0.0.1:0", "--prometheus-listen=127.0.0.1:0")
+    with Broker(tmp_path, *pages, module=PROGRAM) as broker:
+        assert broker.process.stdout is not None
+        http = Http(broker.process.stdout.readline().decode().removeprefix("management ").strip())
+        assert http("PUT", "/queues/%2F/shown", {"durable": True, "arguments": OF_THE_TYPE}).status == 201
+        message = {"routing_key": "shown", "payload_encoding": "string", "properties": {}}
+        for body in ("1", "2"):
+            assert http("POST", "/exchanges/%2F/amq.default/publish", {**message, "payload": body}).json["routed"]
+        shown = http.get("/queues/%2F/shown")
+        assert (shown["type"], shown["messages_ready"]) == ("last-value", 1)
+        wanted = {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        assert [each["payload"] for each in http("POST", "/queues/%2F/shown/get", wanted).json] == ["2"]
+        # The command is told of no type.
+        assert main(["list", "queues", "--url", broker.url, "--json"]) == 0
+        row = next(each for each in json.loads(capsys.readouterr().out) if each["name"] == "shown")
+        assert (row["type"], row["messages_ready"]) == ("last-value", 1)
+        (port,) = [each["port"] for each in http.get("/overview")["listeners"] if each["protocol"] == "http/prometheus"]
+        metrics = Http(f"http://127.0.0.1:{port}/")
+        text = metrics("GET", "/metrics/per-object", prefix="", authorization="").body.decode()
+        samples = {
+            (each.name, each.labels.get("queue_type")): each.value
+            for family in text_string_to_metric_families(text)
+            for each in family.samples
+            if each.labels.get("queue") == "shown"
+        }
+        assert samples["rabbitmq_queue_messages_ready", None] == 1
+        assert samples["rabbitmq_queue_info", "rabbit_last-value_queue"] == 1
+        assert http("DELETE", "/queues/%2F/shown").status == 204
 
 
 def test_its_folder_is_not_touched_by_a_broker_that_does_not_know_it() -> None:

@@ -32,6 +32,10 @@ IS_PLAIN = bool(os.environ.get("AMQP_BROKER_PLAIN"))
 PATIENCE_S = 20.0
 
 
+def _has(flags: tuple[str, ...], name: str) -> bool:
+    return any(each.partition("=")[0] == name for each in flags)
+
+
 class Broker:
     """One life of a broker on `folder`/data; a context manager that ends with SIGTERM if it still runs. ulimit: what
     the shell's command of that name is told before the start. module: the program that is the broker's command."""
@@ -48,10 +52,9 @@ class Broker:
         self.data = folder / "data"
         self.log = folder / "broker.log"
         self.port = 0
-        command = [
-            sys.executable, "-P", "-m", module, "serve",
-            "--management-listen=off", "--prometheus-listen=off", "--listen", "127.0.0.1:0",
-        ]
+        pages = [name for name in ("--management-listen", "--prometheus-listen") if not _has(flags, name)]
+        command = [sys.executable, "-P", "-m", module, "serve", *[f"{name}=off" for name in pages]]
+        command += ["--listen", "127.0.0.1:0"]
         command += ["--data-dir", str(self.data), *flags]
         if ulimit is not None:
             command = ["sh", "-c", f'ulimit {ulimit}; exec "$@"', "sh", *command]
