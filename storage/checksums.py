@@ -3,6 +3,10 @@
 A thread that calls zlib for one record after the other waits for the interpreter after each, and whoever runs meanwhile
 has to let go of it as often. Compiled, all records of a stretch are checked without it; plain, zlib does the work.
 
+Where the processor multiplies without carries (PCLMULQDQ of x86-64), 64 octets are folded at a time into 16 that have the
+same remainder: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.
+Tables do what is left, and everything elsewhere.
+
 Invariant: both find the same, the CRC-32 of storage/records.py over a record's header without that field, and its
 payload.
 """
@@ -19,6 +23,8 @@ from storage.records import HEADER_BYTES, Fault, check_record, payload_length
 _HEADER_BYTES = HEADER_BYTES
 #: Octets that are taken in one step of the compiled loop, each by a table of its own.
 _STEP = 16
+#: So many octets are worth folding, and are the least that can be.
+_LEAST_FOLDED = 64
 
 
 def _tables() -> bytes:
@@ -38,6 +44,7 @@ def _tables() -> bytes:
 _TABLES = _tables() if cython.compiled else b""
 if cython.compiled:
     _TABLE_OCTETS: Any = _TABLES
+    _CAN_FOLD = can_fold()  # type: ignore[name-defined]  # noqa: F821
 
 
 def first_wrong(data: bytes, count: int) -> int:
@@ -79,8 +86,21 @@ def _number(source: Any, position: int) -> int:
 
 def _crc(source: Any, position: int, end: int, crc: int) -> int:
     """The CRC-32 of source[position:end], begun with the one of what comes before."""
-    tables: Any = cython.cast("const unsigned int*", _TABLE_OCTETS)
+    rest: Any
     crc = ~crc
+    count = end - position
+    if _CAN_FOLD and count >= _LEAST_FOLDED:
+        count -= count % _STEP
+        fold(source + position, count, crc, rest)  # type: ignore[name-defined]  # noqa: F821
+        crc = _remainder(rest, 0, _STEP, 0)
+        position += count
+    return ~_remainder(source, position, end, crc)
+
+
+def _remainder(source: Any, position: int, end: int, crc: int) -> int:
+    """The remainder of source[position:end] by the tables, as it is before the last inversion; `crc`: likewise, of what
+    comes before."""
+    tables: Any = cython.cast("const unsigned int*", _TABLE_OCTETS)
     while end - position >= _STEP:
         first = crc ^ _number(source, position)
         second = _number(source, position + 4)
@@ -98,4 +118,4 @@ def _crc(source: Any, position: int, end: int, crc: int) -> int:
     while position < end:
         crc = tables[(crc ^ source[position]) & 255] ^ (crc >> 8)
         position += 1
-    return ~crc
+    return crc

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from storage.checksums import first_wrong
 from storage.records import RecordKind, pack_header
 
-payloads = st.lists(st.binary(max_size=100), min_size=1, max_size=5)
+payloads = st.lists(st.binary(max_size=100) | st.binary(min_size=55, max_size=300), min_size=1, max_size=5)
 
 
 def records(*payloads: bytes) -> list[bytes]:
@@ -46,6 +46,17 @@ def test_a_cut_is_found_in_the_record_that_it_cuts(payloads: list[bytes], data: 
 def test_a_length_beyond_the_octets_is_a_cut() -> None:
     (record,) = records(b"payload")
     assert first_wrong(b"\xff\xff\xff\xff" + record[4:], 1) == 0
+
+
+def test_records_of_all_lengths() -> None:
+    """64 octets and more are folded, 16 at a time, and what is left is taken by tables."""
+    octets = bytes(number * 7 & 255 for number in range(400))
+    packed = records(*(octets[:length] for length in range(400)))
+    assert first_wrong(b"".join(packed), 400) == -1
+    for number in (39, 40, 47, 48, 55, 56, 119, 120, 399):
+        wrong = [*packed]
+        wrong[number] = packed[number][:-1] + bytes([packed[number][-1] ^ 1])
+        assert first_wrong(b"".join(wrong), 400) == number
 
 
 def test_a_page_of_many_octets() -> None:
