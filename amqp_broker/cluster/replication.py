@@ -165,10 +165,10 @@ class Replication:
             followed = FollowedGroup(node_of_worker(config.node_name))
             self.metadata_group = cast("Group", followed)
             self._follower = follower = FeedFollower(self.machine, followed)
-            follower.send = register(FrameKind.METADATA_FEED, follower.receive)
+            follower.send_with(register(FrameKind.METADATA_FEED, follower.receive))
         elif config.has_workers:
             self.machine.source = self._source = source = FeedSource(self.machine, lambda: self.last_applied)
-            source.send = register(FrameKind.METADATA_FEED, source.receive)
+            source.send_with(register(FrameKind.METADATA_FEED, source.receive))
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 

@@ -58,7 +58,11 @@ class FeedSource:
         self._applied = applied
         self._told = 0
         self._followers: dict[str, _Following] = {}
-        self.send: Send  # Replication sets it
+        self._send: Send
+
+    def send_with(self, send: Send) -> None:
+        """How frames get to the others. Before anything else."""
+        self._send = send
 
     @property
     def followers(self) -> list[str]:
@@ -83,7 +87,7 @@ class FeedSource:
             self._followers[name] = _Following(None, applied)
             return
         self._followers[name] = following = _Following(self._machine.export(), applied)
-        self.send(name, _frame(_BEGIN))
+        self._send(name, _frame(_BEGIN))
         self._send_chunk(name, following)
 
     def _send_chunk(self, name: str, following: _Following) -> None:
@@ -91,13 +95,13 @@ class FeedSource:
             return
         chunk = next(following.chunks, None)
         if chunk is not None:
-            self.send(name, _frame(_CHUNK, octets=chunk))
+            self._send(name, _frame(_CHUNK, octets=chunk))
             return
         following.chunks = None
-        self.send(name, _frame(_END, following.index))
+        self._send(name, _frame(_END, following.index))
         waiting, following.waiting = following.waiting, []
         for frame in waiting:
-            self.send(name, frame)
+            self._send(name, frame)
 
     def applied_entry(self, index: int, term: int, data: bytes) -> None:
         """This worker has applied an entry."""
@@ -122,7 +126,7 @@ class FeedSource:
             if following.chunks is not None:
                 following.waiting.append(frame)
             else:
-                self.send(name, frame)
+                self._send(name, frame)
 
     def peer_disconnected(self, name: str) -> None:
         """The link to a worker is gone."""
@@ -150,13 +154,17 @@ class FeedFollower:
         self._machine = machine
         self._group = group
         self._is_installing = False
-        self.send: Send  # Replication sets it
+        self._send: Send
+
+    def send_with(self, send: Send) -> None:
+        """How frames get to worker 0. Before anything else."""
+        self._send = send
 
     def peer_connected(self, name: str) -> None:
         """There is a link to a worker."""
         if name == self._group.leader:
             self.peer_disconnected(name)
-            self.send(name, _frame(_FOLLOW, self._group.last_applied))
+            self._send(name, _frame(_FOLLOW, self._group.last_applied))
 
     def peer_disconnected(self, name: str) -> None:
         """It is gone."""
@@ -181,7 +189,7 @@ class FeedFollower:
             machine.begin_install()
         elif what == _CHUNK and self._is_installing:
             machine.install_chunk(rest)
-            self.send(name, _frame(_MORE))
+            self._send(name, _frame(_MORE))
         elif what == _END and self._is_installing:
             self._is_installing = False
             group.last_applied = _number(name, rest)

@@ -109,6 +109,7 @@ class WorkerSide(ClusterSide):
         await super().start(node, driver, disk)
         seat, loop = self._seat, asyncio.get_running_loop()
         config = seat.config
+        self._clients, self._broker = node.clients, node.broker
         log.info("worker %d of the %d that this node has", config.worker, config.worker_processes)
         self._loop = loop
         seat.control.setblocking(False)
@@ -151,12 +152,12 @@ class WorkerSide(ClusterSide):
 
     def _give_word(self) -> None:
         self._loop.call_later(WORD_S, self._give_word)
-        count = len(self._node.clients.connections)
+        count = len(self._clients.connections)
         self._tell(WORD + count.to_bytes(_NUMBER, "big") + self._taken.to_bytes(_NUMBER, "big"))
 
     def _look_whether_empty(self) -> None:
         """Queues, transactions, and letters of queues that are gone."""
-        own, broker = self._replication.own_node, self._node.broker
+        own, broker = self._replication.own_node, self._broker
         metadata = broker.metadata
         apps = [app for vhost in metadata.vhosts() for app in metadata.apps(vhost.name)]
         if metadata.count_at(own) or broker.dead_letters.backlog or any(app.home == own for app in apps):

@@ -42,12 +42,12 @@ class Host:
         self.machine.source = self.source
         self.down: list[bytes] = []
         self.up: list[bytes] = []
-        self.source.send = lambda name, frame: self.down.append(frame) is None
+        self.source.send_with(lambda name, frame: self.down.append(frame) is None)
         self.heard = Listener()
         self.follows = MetadataMachine(Metadata(), self.heard)
         self.group = FollowedGroup("n1")
         self.follower = FeedFollower(self.follows, self.group)
-        self.follower.send = lambda name, frame: self.up.append(frame) is None
+        self.follower.send_with(lambda name, frame: self.up.append(frame) is None)
 
     def connect(self) -> None:
         self.down.clear()

@@ -24,6 +24,7 @@ from amqp_broker.system_client import SystemClient
 from storage.errors import StorageError
 
 PATIENCE_S = 120.0
+LOOK_S = 0.05
 CLASSIC = ("c0", "c1", "c2", "c3")
 LASTING = {"x-queue-type": "quorum"}
 STREAM = {"x-queue-type": "stream"}
@@ -36,11 +37,19 @@ def process_of(data_dir: Path, worker: int) -> int:
     return int((folder / "LOCK").read_text())
 
 
+async def look_again(changed: asyncio.Event | None = None) -> None:
+    """Wait for what changes something, if that can say so; other processes are looked at now and then."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for((changed or asyncio.Event()).wait(), LOOK_S)
+    if changed is not None:
+        changed.clear()
+
+
 async def until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.05)
+        await look_again()
 
 
 def is_alive(process: int) -> bool:
@@ -69,7 +78,7 @@ class Publisher:
                         message = aio_pika.Message(next(bodies), delivery_mode=2)
                         if await channel.default_exchange.publish(message, self.queue, timeout=5):
                             self.confirmed.append(message.body)
-            await asyncio.sleep(0.05)
+            await look_again()
 
     async def gets_on(self, why: str, more: int = 10) -> None:
         """It gets so many more confirms."""
@@ -94,7 +103,7 @@ async def declare(url: str) -> None:
 async def drain(url: str, name: str, confirmed: set[bytes]) -> None:
     """Read a queue until everything that was confirmed has come."""
     arguments = {"x-stream-offset": "first"} if name == "stream" else None
-    deadline, found = time.monotonic() + PATIENCE_S, set[bytes]()
+    deadline, found, came = time.monotonic() + PATIENCE_S, set[bytes](), asyncio.Event()
     while not confirmed <= found:
         assert time.monotonic() < deadline, f"{name}: {len(confirmed - found)} of {len(confirmed)} are lost"
         with contextlib.suppress(*LOST):  # a stream is read at worker 0, and not every connection is there
@@ -105,6 +114,7 @@ async def drain(url: str, name: str, confirmed: set[bytes]) -> None:
 
                 async def take(message: AbstractIncomingMessage) -> None:
                     found.add(message.body)
+                    came.set()
                     await message.ack()
 
                 await queue.consume(take, arguments=arguments)
@@ -112,7 +122,7 @@ async def drain(url: str, name: str, confirmed: set[bytes]) -> None:
                 while not confirmed <= found and time.monotonic() - idle_from < 5:
                     if len(found) != seen:
                         idle_from, seen = time.monotonic(), len(found)
-                    await asyncio.sleep(0.02)
+                    await look_again(came)
 
 
 def homes_of(url: str) -> dict[str, str]:
