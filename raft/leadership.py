@@ -229,7 +229,7 @@ class Leadership:
                 continue
             is_told_now = is_due or concerns_all or bool(concerned and name in concerned)
             if progress.next_index <= last_index or progress.state is not REPLICATE:
-                if may_rest and not progress.is_needed and not is_told_now:
+                if may_rest and not (progress.is_needed or is_told_now) and progress.state is REPLICATE:
                     self._is_resting = True
                     continue
                 self._send_entries(name, progress)

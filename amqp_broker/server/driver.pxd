@@ -1,7 +1,6 @@
 cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node, Turn
-from amqp_broker.turn.sync_job cimport SyncJob
 from amqp_broker.server.peers cimport PeerLinks
 from amqp_broker.server.system_calls cimport monotonic_time
 
@@ -29,7 +28,7 @@ cdef class Driver:
     cdef double _turn_began_at
     cdef double _turn_ended_at
     cdef object _late
-    cdef SyncJob _job
+    cdef object _job
     cdef double _syncs_until
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
@@ -72,5 +71,5 @@ cdef class Driver:
     @cython.locals(now="long long")
     cpdef void _tick(self) except *
     cpdef void on_frame(self, str node_id, bytes payload) except *
-    @cython.locals(began=double, ended=double, job=SyncJob)
+    @cython.locals(began=double, ended=double)
     cdef bint _sync(self, bint may_block) except -1
