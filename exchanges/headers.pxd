@@ -3,6 +3,9 @@ cimport cython
 
 from exchanges.exchange cimport Exchange
 
+cdef Py_ssize_t _MOST_WAITING, _MOST_STEPS
+cdef long long _MERE_PRESENCE, _NEW_NAME
+
 cdef class Rule:
     cdef readonly dict destinations
     cdef tuple path
@@ -29,7 +32,7 @@ cdef class HeadersExchange(Exchange):
     cdef int _reach(self, Rule rule, dict found) except -1
 
 cdef bint _holds(tuple fields, object headers) except -1
-@cython.locals(entering=list, place=Place)
+@cython.locals(entering=list, place=Place, moving=list)
 cdef void _enter(Place root, Rule rule) except *
 @cython.locals(taken=tuple, field=tuple, fewest="long long", count="long long", by_value=dict, following=Place)
 cdef Place _next_place(dict steps, Rule rule)

@@ -5,17 +5,19 @@
 without a value asks for the header's presence only; other values are compared as bindings.comparable says.
 
 Instead of trying every binding, a message looks up each of its headers: `any` rules in an index from (header, value)
-to rules, `all` rules in a tree whose every step is a header with a value. What a match costs goes by what matches, and
-by the combinations of header names that are asked for together, not by the number of bindings. The routing key means
-nothing.
+to rules, `all` rules in a tree whose every step is a header with a value. Where bindings ask for the same names, what a
+match costs goes by these names and by what matches, not by the number of bindings. Where each asks for some of many
+names with few values, as of twenty booleans, it is a share of their number, and never more than a few times it. The
+routing key means nothing.
 
 Invariants:
 1. Bindings with the same fields and the same way to combine them share a rule.
 2. An `any` rule stands in the index under each of its fields: being found is matching.
 3. An `all` rule stands at one place of the tree. The fields on the way there (`path`) and those to be verified there
    (`rest`) are all its fields, each once.
-4. At most `_MOST_WAITING` rules wait at a place to be verified, none at the root. One more, and each goes a step
-   further, by that of its fields by which the fewest others go there.
+4. At most `_MOST_WAITING` rules wait at a place to be verified, none at the root, and any number `_MOST_STEPS` from
+   there. One more, and each goes a step further, one after the other: by a name by which others go there already, if it
+   has one, else by a value sooner than by a mere presence; and of these by the field by which the fewest go.
 5. No empty table, and no place without rules but the root, stays in index and tree.
 """
 
@@ -34,6 +36,11 @@ Fields = tuple[Field, ...]
 _PRESENT = ("present",)
 #: So few rules are verified one by one sooner than a place is made for each.
 _MOST_WAITING = 8
+#: To bind costs by the number of fields, times this: it is enough for fields that people write.
+_MOST_STEPS = 32
+# What counts more than any number of rules, when a rule looks for its next step.
+_MERE_PRESENCE = 1 << 60
+_NEW_NAME = 1 << 61
 
 
 class Rule:
@@ -50,13 +57,14 @@ class Rule:
 
 class Place:
     """Of `all` rules with some fields in common. complete: the one that has no others. waiting: those to be verified.
-    steps: the places behind, by name and value of a header; then none waits. count: the rules here and behind."""
+    None where none does. steps: the places behind, by name and value of a header; then none waits. count: the rules
+    here and behind."""
 
     __slots__ = ("complete", "count", "steps", "waiting")
 
     def __init__(self) -> None:
         self.complete: Rule | None = None
-        self.waiting: list[Rule] = []
+        self.waiting: list[Rule] | None = None
         self.steps: dict[str, dict[Hashable, Place]] | None = None
         self.count = 0
 
@@ -130,10 +138,11 @@ class HeadersExchange(Exchange):
         """Add to `found` where the `all` rules lead that hold: from place to place, by what the message has."""
         places = [self._all]
         for place in places:
-            self.examined += len(place.waiting)
-            for rule in place.waiting:
-                if _holds(rule.rest, headers):
-                    self._reach(rule, found)
+            if place.waiting is not None:
+                self.examined += len(place.waiting)
+                for rule in place.waiting:
+                    if _holds(rule.rest, headers):
+                        self._reach(rule, found)
             steps = place.steps
             if steps is None:
                 continue
@@ -209,29 +218,34 @@ def _holds(fields: Fields, headers: Mapping[str, object]) -> bool:
 
 def _enter(root: Place, rule: Rule) -> None:
     """Put an `all` rule into the tree."""
+    root.count += 1
     entering = [(root, rule)]
     while entering:
         place, rule = entering.pop()
-        place.count += 1
         if not rule.rest:
             place.complete = rule
         elif place.steps is not None:
             entering.append((_next_place(place.steps, rule), rule))
-        elif len(place.waiting) < _MOST_WAITING:
+        elif place.waiting is None:
+            place.waiting = [rule]
+        elif len(place.waiting) < _MOST_WAITING or len(rule.path) >= _MOST_STEPS:
             place.waiting.append(rule)
         else:
-            moving, place.waiting, place.steps = [*place.waiting, rule], [], {}
+            moving, place.waiting, place.steps = [*place.waiting, rule], None, {}
+            # Each finds counted where those before it go.
             for each in moving:
                 entering.append((_next_place(place.steps, each), each))
 
 
 def _next_place(steps: dict[str, dict[Hashable, Place]], rule: Rule) -> Place:
-    """The place to which a rule goes: by a value before a mere presence, then by the field that fewest go by."""
+    """The place to which a rule goes, as the fourth invariant has it; it is counted there."""
     taken: Field = rule.rest[0]
     fewest = -1
     for field in rule.rest:
-        following = steps[field[0]].get(field[1]) if field[0] in steps else None
-        count = (0 if following is None else following.count) + (field[1] is _PRESENT) * (1 << 62)
+        by_value = steps.get(field[0])
+        following = None if by_value is None else by_value.get(field[1])
+        count = 0 if following is None else following.count
+        count += (by_value is None) * _NEW_NAME + (field[1] is _PRESENT) * _MERE_PRESENCE
         if fewest < 0 or count < fewest:
             taken, fewest = field, count
     rule.path = (*rule.path, taken)
@@ -240,6 +254,7 @@ def _next_place(steps: dict[str, dict[Hashable, Place]], rule: Rule) -> Place:
     following = by_value.get(taken[1])
     if following is None:
         following = by_value[taken[1]] = Place()
+    following.count += 1
     return following
 
 
@@ -260,7 +275,9 @@ def _leave(root: Place, rule: Rule) -> None:
                     place.steps = None
             return
         place = following
-    if rule.rest:
-        place.waiting.remove(rule)
-    else:
+    if not rule.rest:
         place.complete = None
+    elif place.waiting is not None:
+        place.waiting.remove(rule)
+        if not place.waiting:
+            place.waiting = None

@@ -348,8 +348,8 @@ class Channel:
         is_special = self.scanner.is_special or (self.bits & 2) != 0 or self.transaction is not None
         if route.by_headers is not None and not is_special and self.vhost.taps is None:
             headers = self.scanner.headers_of(message.content)
-            known = route.by_headers.get(headers)
-            route = self.services.publisher.route_by_headers(self, route, headers) if known is None else known
+            # The long way remembers what is not known.
+            route = route.by_headers.routes.get(headers, route)
         if is_special or not route.is_plain:
             self.services.publisher.publish(self, route, message)
             return

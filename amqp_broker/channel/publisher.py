@@ -13,7 +13,6 @@ from amqp_broker.auth.permissions import Action
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
 from amqp_broker.flow.turn_share import LONG_WAY
 from amqp_broker.messages.facts import (
-    HeaderFacts,
     MessageFacts,
     copy_keys,
     with_plain_longs,
@@ -25,7 +24,7 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
-from amqp_broker.routing.routes import PublishRoute
+from amqp_broker.routing.routes import HeaderRoutes, PublishRoute
 from amqp_broker.routing.taps import REFUSED
 from exchanges.router import Route
 from queues.message import Address, Message
@@ -45,9 +44,6 @@ SYSTEM_EXCHANGE = "amq.system"
 REFUSED_OUTCOME: int = PublishOutcome.REFUSED
 #: So many consumers hear in one slice that they were cancelled.
 _CANCELS = 32
-#: So many routes by the octets of headers are remembered, of headers with at most so many octets.
-_HEADER_ROUTES = 10_000
-_REMEMBERED_BYTES = 1024
 
 
 class SystemRequests(Protocol):
@@ -65,8 +61,6 @@ class Publisher:
         self._reply_consumers = broker.reply_consumers
         self._system = system
         self._cancels: deque[tuple[Channel, str]] = deque()
-        #: Where they are, each once for each route.
-        self._remembered: list[dict[bytes, PublishRoute]] = []
 
     def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
         """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
@@ -92,7 +86,7 @@ class Publisher:
         if vhost.router.depends_on_message(exchange):
             route = PublishRoute(entry, [], False, vhost.generation)
             if not vhost.router.depends_on_properties(exchange):
-                route.by_headers = {}
+                route.by_headers = HeaderRoutes()
             return address, route
         route = vhost.route_to(entry, vhost.router.route(exchange, [routing_key], None).queues)
         if vhost.taps is not None and vhost.taps.covers(exchange):
@@ -103,11 +97,12 @@ class Publisher:
         """Check and route one message. Raises ChannelException or ConnectionException."""
         if channel.scanner.headers_end and channel.scanner.has_capital_longs:
             message = with_properties(message, with_plain_longs(message.properties()))
-        facts = MessageFacts(message, channel.scanner.headers_of(message.content))
+        headers, may_copy = channel.scanner.headers_of(message.content), channel.scanner.has_copies
+        facts = MessageFacts(message, headers, may_copy)
         self._check(channel, message, facts)
         if channel.scanner.reply_to_end and facts.properties.reply_to == REPLY_TO:
             message = self._with_reply_address(channel, message)
-            facts = MessageFacts(message)
+            facts = MessageFacts(message, headers, may_copy)
         if route.entry is None and message.address.exchange == SYSTEM_EXCHANGE:
             _check_reply_queue(channel, facts.properties.reply_to)
         if channel.scanner.has_copies:
@@ -145,11 +140,10 @@ class Publisher:
             self._publish_specially(channel, route, message, facts)
             return 0
         delayed: list[str] = []
-        if (route.is_plain or route.is_observed) and "CC" not in facts.headers and "BCC" not in facts.headers:
+        if (route.is_plain or route.is_observed) and not facts.may_copy:
             found = route
         else:
-            keys = [message.address.routing_key, *copy_keys(facts)]
-            found, delayed = self._walk(vhost, route, message.address, keys, facts, facts.headers_raw or b"")
+            found, delayed = self._walk(vhost, route, message, facts)
         if vhost.taps is not None:
             vhost.taps.published(channel.clock.now, message, facts, found.queues, publisher_of(channel, is_mandatory))
         for name in delayed:
@@ -177,39 +171,24 @@ class Publisher:
             channel.vhost.name, message.raw, connection.session.user, connection.peer, is_returned
         )
 
-    def route_by_headers(self, channel: Channel, route: PublishRoute, headers: bytes) -> PublishRoute:
-        """The plain route of a message without copies, which depends on its headers. It is remembered. One that has to
-        wait somewhere gets the route of its address, and goes the long way."""
-        channel.services.turn_share.note(channel.connection, LONG_WAY)
-        address = Address(channel.raw)
-        facts = HeaderFacts(headers)
-        found, delayed = self._walk(channel.vhost, route, address, [address.routing_key], facts, headers)
-        return route if delayed else found
-
     def _walk(
-        self,
-        vhost: VHost,
-        route: PublishRoute,
-        address: Address,
-        routing_keys: list[str],
-        facts: MessageFacts | HeaderFacts,
-        headers: bytes,
+        self, vhost: VHost, route: PublishRoute, message: Message, facts: MessageFacts
     ) -> tuple[PublishRoute, list[str]]:
-        """Where a message goes whose headers matter, and the exchanges that hold it back. It is remembered in the route
-        of its address where headers alone decide."""
-        found: Route = vhost.router.route(address.exchange, routing_keys, facts)
-        entry = vhost.router.get(address.exchange)
-        assert entry is not None  # it has just routed
-        present = vhost.route_to(entry, found.queues)
-        remembered = route.by_headers
-        if remembered is not None and not found.delayed and len(headers) <= _REMEMBERED_BYTES:
-            if len(self._remembered) >= _HEADER_ROUTES:
-                for each in self._remembered:
-                    each.clear()
-                self._remembered.clear()
-            remembered[headers] = present
-            self._remembered.append(remembered)
-        return present, found.delayed
+        """Where a message goes whose headers matter, and the exchanges that hold it back. It is remembered where
+        headers alone decide; with copies, routes of other addresses do, too."""
+        address = message.address
+        headers = facts.headers_raw or b""
+        if facts.may_copy:
+            found: Route = vhost.router.route(address.exchange, [address.routing_key, *copy_keys(facts)], facts)
+        else:
+            known = None if route.by_headers is None else route.by_headers.routes.get(headers)
+            if known is not None:
+                return known, []
+            found = vhost.router.route(address.exchange, [address.routing_key], facts)
+            if not found.delayed:
+                return vhost.remember_by_headers(route, headers, found.queues), []
+        assert route.entry is not None  # it has just routed
+        return vhost.unshared_route(route.entry, found.queues), found.delayed
 
     def _check(self, channel: Channel, message: Message, facts: MessageFacts) -> None:
         if channel.is_immediate:

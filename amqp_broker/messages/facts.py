@@ -14,11 +14,12 @@ _EMPTY: Table = Table({}, b"")
 
 class MessageFacts:
     """What routing may ask of a message (exchanges.exchange.MessageFacts). headers_raw: the octets of its headers, from
-    who knows them already; None: they are looked for."""
+    who knows them already; None: they are looked for. may_copy: whether CC or BCC may be among them."""
 
-    def __init__(self, message: Message, headers_raw: bytes | None = None) -> None:
+    def __init__(self, message: Message, headers_raw: bytes | None = None, may_copy: bool = True) -> None:
         self._message = message
         self._headers_raw = headers_raw
+        self.may_copy = may_copy
 
     @cached_property
     def properties(self) -> Properties:
@@ -28,7 +29,7 @@ class MessageFacts:
     @cached_property
     def headers(self) -> Mapping[str, object]:
         """The headers table; empty when there is none."""
-        if self._headers_raw is not None:
+        if self._headers_raw is not None and "properties" not in self.__dict__:
             return decode_table(self._headers_raw) if self._headers_raw else _EMPTY
         found = self.properties.headers
         return _EMPTY if found is None else found
@@ -44,17 +45,6 @@ class MessageFacts:
     def property(self, name: str) -> object | None:
         """A property by its name in the specification, with dashes or underscores."""
         return getattr(self.properties, name.replace("-", "_"), None)
-
-
-class HeaderFacts:
-    """What routing may ask of headers alone, whose octets these are."""
-
-    def __init__(self, raw: bytes) -> None:
-        self.headers: Mapping[str, object] = decode_table(raw) if raw else _EMPTY
-
-    def property(self, name: str) -> object | None:
-        """None: nobody who asks for properties is behind a route that depends on headers alone."""
-        return None
 
 
 def without_header(message: Message, facts: MessageFacts, name: str) -> Message:

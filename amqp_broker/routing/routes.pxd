@@ -5,6 +5,14 @@ from queues.queue cimport Queue
 from queues.write_group cimport WriteGroup
 
 @cython.final
+cdef class HeaderRoutes:
+    cdef readonly dict routes
+    cdef public Py_ssize_t octets
+    cdef public bint is_kept
+
+    cpdef int clear(self) except -1
+
+@cython.final
 cdef class PublishRoute:
     cdef public object entry
     cdef public list queues
@@ -14,7 +22,7 @@ cdef class PublishRoute:
     cdef public bint is_plain
     cdef public bint is_observed
     cdef public object only
-    cdef public dict by_headers
+    cdef public HeaderRoutes by_headers
     cdef public long long generation
 
     @cython.locals(first=Queue)

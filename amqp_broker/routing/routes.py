@@ -43,7 +43,7 @@ class PublishRoute:
     involved; otherwise the message takes the long way (Publisher.publish). only: the queue, where it is one, the route
     is plain and there is nothing else to see to. is_observed: as plain, but somebody looks at what goes there.
     by_headers: where the headers decide, plain routes by their octets, as far as they are remembered; None where they
-    do not, or more than they may."""
+    do not, or more than they may. Users share it (VHost.remember_route)."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class PublishRoute:
         self.is_plain = is_plain
         self.is_observed = is_observed
         self.only = queues[0] if is_plain and len(queues) == 1 and not self.needs_receipt else None
-        self.by_headers: dict[bytes, PublishRoute] | None = None
+        self.by_headers: HeaderRoutes | None = None
         self.generation = generation
 
     def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
@@ -70,6 +70,21 @@ class PublishRoute:
             first: Queue = self.queues[0]
             return first.publish(message, receipt, is_again, now)
         return publish_to_groups(self.groups, message, receipt, is_again, now)
+
+
+class HeaderRoutes:
+    """Plain routes of one address by the octets of headers. octets: what they take, more or less. is_kept: the virtual
+    host knows of it and takes care that it holds; nothing is to be put into another."""
+
+    def __init__(self) -> None:
+        self.routes: dict[bytes, PublishRoute] = {}
+        self.octets = 0
+        self.is_kept = False
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.routes.clear()
+        self.octets = 0
 
 
 def publish_to_groups(

@@ -26,6 +26,9 @@ cdef class VHost:
     cdef dict _shared
     cdef dict _shared_from
     cdef dict _shared_with
+    cdef dict _by_headers
+    cdef dict _filled
+    cdef readonly Py_ssize_t _header_octets
 
     cpdef void changed(self)
     @cython.locals(first=Queue)

@@ -7,6 +7,8 @@ Invariants:
 2. What is in a RouteTable, or shared, holds. A change takes out what it can touch, and no more: a permission what the
    user has, a binding the routes from where its exchange is reached (Router tells which), a queue those that lead to
    it.
+3. Routes by headers are of the virtual host, as what a user may do is asked before them. All that are kept take at most
+   `_HEADER_OCTETS`; one more, and all are forgotten. They go with the routes of their address.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.queue_types.receipts import Receipt
-from amqp_broker.routing.routes import PublishRoute, RouteTable, groups_of, publish_to_groups
+from amqp_broker.routing.routes import HeaderRoutes, PublishRoute, RouteTable, groups_of, publish_to_groups
 from amqp_broker.turn.task import Task
 from exchanges.router import ExchangeEntry, Later, Router, at_once
 from queues.message import Message
@@ -28,6 +30,14 @@ if TYPE_CHECKING:
 
     from amqp_broker.routing.delays import DelayedMessages
     from amqp_broker.routing.taps import Taps
+
+
+#: What routes by headers may take in memory, more or less; of headers with at most so many octets.
+_HEADER_OCTETS = 8 << 20
+_REMEMBERED_OCTETS = 1024
+# What one takes besides its headers, and by the queue.
+_ROUTE_OCTETS = 300
+_QUEUE_OCTETS = 8
 
 
 class VHost:
@@ -59,6 +69,10 @@ class VHost:
         self._shared: dict[tuple[str, ...], PublishRoute] = {}
         self._shared_from: dict[str, dict[PublishRoute, None]] = {}
         self._shared_with: dict[str, dict[PublishRoute, None]] = {}
+        # By address and by exchange, as octets; those with something in them; and what that takes.
+        self._by_headers: dict[bytes, dict[bytes, HeaderRoutes]] = {}
+        self._filled: dict[HeaderRoutes, None] = {}
+        self._header_octets = 0
         self.router = Router(self.queues.__contains__, self._touched, later)
 
     def find_queue(self, name: str) -> Queue | None:
@@ -103,6 +117,11 @@ class VHost:
         there are too many, they are all forgotten."""
         if self._route_count >= self._max_routes:
             self._forget_routes()
+        if route.by_headers is not None:
+            route.by_headers = self._by_headers.setdefault(_exchange_of(address), {}).setdefault(
+                address, route.by_headers
+            )
+            route.by_headers.is_kept = True
         known = len(table.routes)
         number = table.put(address, route)
         self._route_count += len(table.routes) - known
@@ -110,6 +129,8 @@ class VHost:
 
     def _forget_routes(self) -> None:
         self.forgotten += 1
+        for exchange in list(self._by_headers):
+            self._drop_by_headers(exchange, None)
         for table in self._tables.values():
             table.clear()
         self._tables = {user: table for user, table in self._tables.items() if table.connections}
@@ -126,6 +147,48 @@ class VHost:
             if len(queues) == len(names):
                 self._share(key, route)
         return route
+
+    def remember_by_headers(self, route: PublishRoute, headers: bytes, names: list[str]) -> PublishRoute:
+        """The plain route of messages to the address of `route` with these headers: to the queues of these names, as
+        far as they are there. It is remembered where that is possible."""
+        entry, by_headers = route.entry, route.by_headers
+        assert entry is not None  # a message has just been routed by it
+        if by_headers is None or not by_headers.is_kept or len(headers) > _REMEMBERED_OCTETS:
+            return self.unshared_route(entry, names)
+        # A queue has many routes that it shares with others: they are not for its index.
+        found = self.route_to(entry, names) if len(names) <= 1 else self.unshared_route(entry, names)
+        octets = len(headers) + _ROUTE_OCTETS + _QUEUE_OCTETS * len(names)
+        if self._header_octets + octets > _HEADER_OCTETS:
+            for each in self._filled:
+                each.clear()
+            self._filled.clear()
+            self._header_octets = 0
+        by_headers.routes[headers] = found
+        by_headers.octets += octets
+        self._header_octets += octets
+        self._filled[by_headers] = None
+        return found
+
+    def unshared_route(self, entry: ExchangeEntry, names: list[str]) -> PublishRoute:
+        """As `route_to`, for one message: nobody remembers it."""
+        queues = [self.queues[name] for name in names if name in self.queues]
+        return PublishRoute(entry, queues, True, self.generation)
+
+    def _drop_by_headers(self, exchange: bytes, address: bytes | None) -> None:
+        """The routes by headers of an address, or (None) of all from an exchange, hold no longer."""
+        tables = self._by_headers.get(exchange)
+        if tables is None:
+            return
+        dropped = list(tables) if address is None else [address]
+        for each in dropped:
+            by_headers = tables.pop(each, None)
+            if by_headers is not None:
+                self._header_octets -= by_headers.octets
+                self._filled.pop(by_headers, None)
+                by_headers.is_kept = False
+                by_headers.clear()
+        if not tables:
+            del self._by_headers[exchange]
 
     def _share(self, key: tuple[str, ...], route: PublishRoute) -> None:
         if len(self._shared) >= self._max_routes:
@@ -188,6 +251,8 @@ class VHost:
         self.generation += 1
         begins = [_octets(name) for name in exchanges]
         end = None if routing_key is None else _octets(routing_key)
+        for begin in begins:
+            self._drop_by_headers(begin, None if end is None else begin + end)
         for table in self._tables.values():
             for begin in begins:
                 if end is None:
@@ -214,6 +279,11 @@ def _octets(name: str) -> bytes:
     """A name as a short string; one that is too long for that is nobody's."""
     octets = name.encode("utf-8", "surrogateescape")
     return bytes([len(octets) & 0xFF]) + octets
+
+
+def _exchange_of(address: bytes) -> bytes:
+    """The exchange of an address, with its length."""
+    return address[: 1 + address[0]]
 
 
 def _take_out(index: dict[str, dict[PublishRoute, None]], name: str, route: PublishRoute) -> None:

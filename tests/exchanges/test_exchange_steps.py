@@ -7,6 +7,7 @@ are hashed or compared: that is what the tables of an exchange do with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import pytest
 
@@ -107,6 +108,40 @@ def test_to_bind_and_unbind_touches_few_places_however_many_bindings_there_are()
     for number in range(10_000):
         exchange.unbind(queue(number), "", {"from": number % 100, "to": number // 100})
     assert exchange.index_size == 0
+
+
+def test_headers_costs_no_more_than_one_look_at_each_binding_where_they_have_nearly_all_in_common() -> None:
+    """What tells them apart is the mere presence of a header."""
+    exchange = HeadersExchange({})
+    common = {f"common {number}": number for number in range(20)}
+    for number in range(180):
+        exchange.bind(queue(number), "", {**common, f"own {number}": None})
+    assert exchange.matches("", Facts({**common, "own 7": "there"})) == [queue(7)]
+    assert exchange.examined <= 2 * len(common)
+
+
+def test_headers_takes_one_way_where_all_bindings_ask_for_the_same_names() -> None:
+    """However few values they have: of every combination of twelve booleans, one is met."""
+    exchange = HeadersExchange({})
+    names = [f"is {number}" for number in range(12)]
+    for number, values in enumerate(product([False, True], repeat=len(names))):
+        exchange.bind(queue(number), "", dict(zip(names, values, strict=True)))
+    assert exchange.matches("", Facts(dict.fromkeys(names, False))) == [queue(0)]
+    assert exchange.examined <= 2 * len(names)
+
+
+def test_a_way_through_the_headers_has_an_end_however_many_fields_are_common() -> None:
+    exchange = HeadersExchange({})
+    common: dict[str, object] = {f"common {number}": number for number in range(300)}
+    for number in range(50):
+        exchange.bind(queue(number), "", {**common, "own": number})
+    assert exchange.index_size <= 40
+    assert exchange.matches("", Facts({**common, "own": 7})) == [queue(7)]
+    assert exchange.examined <= 40 + 50
+    for number in range(50):
+        exchange.unbind(queue(number), "", {**common, "own": number})
+    assert exchange.index_size == 0
+
 
 class CountedHeaders(dict[str, object]):
     """A headers table that counts how many of its keys are gone through or looked up."""

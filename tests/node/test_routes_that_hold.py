@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_broker.auth.permissions import Action
-from amqp_broker.channel import publisher
+from amqp_broker.messages import facts
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
-from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
+from amqp_broker.routing import vhost as vhosts
+from amqp_broker.routing.routes import HeaderRoutes, PublishRoute
 from tests.example_counts import examples
 from tests.node.node_driver import Client, NodeDriver, declare, frame_octets, small_config
 from tests.processor_time import processor_time
@@ -70,8 +72,8 @@ class World:
             self.publisher.send(1, methods.ChannelCloseOk(), methods.ChannelOpen())
             self.driver.settle()
             return
-        facts = type("Facts", (), {"headers": headers, "property": lambda self, name: None})()
-        wanted = {name for name in self.vhost.router.route(exchange, [key], facts).queues if name in self.vhost.queues}
+        asked = type("Facts", (), {"headers": headers, "property": lambda self, name: None})()
+        wanted = {name for name in self.vhost.router.route(exchange, [key], asked).queues if name in self.vhost.queues}
         before = {name: queue.message_count() for name, queue in self.vhost.queues.items()}
         publish(self.publisher, exchange, key, headers)
         self.driver.settle()
@@ -308,20 +310,132 @@ def test_of_two_messages_with_equal_headers_a_hash_of_a_property_is_asked_each_t
     assert min(counts) > 0
 
 
-def test_headers_are_remembered_for_a_bounded_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "_HEADER_ROUTES", 20)
+def headers_world(*more: Any) -> World:
     world = World()
     entered = methods.ExchangeDeclare(0, "e1", "headers", False, True, False, False, False, NOTHING)
     bound = methods.QueueBind(0, "a", "e1", "", False, Table({"kind": "order"}))
-    world.declare(declare("a"), entered, bound)
+    world.declare(declare("a"), declare("b"), entered, bound, *more)
     world.check("e1", "", {"kind": "order"})
-    table = world.vhost.routes_of(USER)
-    remembered = next(route.by_headers for route in table.routes if route is not None)
+    return world
+
+
+def by_headers(world: World, user: str = USER) -> Any:
+    """The routes by headers of the one address that has any."""
+    routes = world.vhost.routes_of(user).routes
+    (found,) = [route.by_headers for route in routes if route is not None and route.by_headers is not None]
+    return found
+
+
+def test_headers_are_remembered_for_a_bounded_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vhosts, "_HEADER_OCTETS", 8_000)
+    world = headers_world()
+    remembered = by_headers(world).routes
     assert len(remembered) == 1
     world.check("e1", "", {"kind": "order"})
     world.check("e1", "", {"kind": "order", "id": "x" * 2_000})
     assert len(remembered) == 1
-    for number in range(20):
+    for number in range(40):
         world.check("e1", "", {"kind": "bill", "id": number})
-    assert len(remembered) == 1
+        assert len(remembered) <= 8_000 // 300
     world.check("e1", "", {"kind": "order"})
+
+
+def test_a_message_that_takes_the_long_way_uses_what_is_remembered_by_its_headers() -> None:
+    world = headers_world()
+    walks = counted_walks(world)
+    for _ in range(5):
+        publish(world.publisher, "e1", "", {"kind": "order"}, reply_to="somewhere", user_id=USER)
+    world.driver.settle()
+    assert world.vhost.queues["a"].message_count() == 6
+    assert walks == []
+
+
+def counted_walks(world: World) -> list[list[str]]:
+    """The routing keys of each walk from now on."""
+    walks: list[list[str]] = []
+    router = world.vhost.router
+
+    class Counting:
+        def route(self, exchange: str, keys: list[str], facts: Any) -> Any:
+            walks.append(keys)
+            return router.route(exchange, keys, facts)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(router, name)
+
+    world.vhost.router = Counting()
+    return walks
+
+
+def test_a_message_that_has_to_wait_is_walked_once() -> None:
+    world = World()
+    delayed = Table({"x-delayed-type": "headers"})
+    entered = methods.ExchangeDeclare(0, "e1", "x-delayed-message", False, True, False, False, False, delayed)
+    world.declare(declare("a"), entered, methods.QueueBind(0, "a", "e1", "", False, Table({"kind": "order"})))
+    walks = counted_walks(world)
+    publish(world.publisher, "e1", "", {"kind": "order", "x-delay": 60_000})
+    world.driver.settle()
+    assert walks == [[""]]
+    assert world.vhost.queues["a"].message_count() == 0
+
+
+def test_routes_by_headers_are_shared_by_users_and_leave_no_trace_in_queues() -> None:
+    both = methods.QueueBind(0, "b", "e1", "", False, Table({"kind": "order"}))
+    world = headers_world(both)
+    first = by_headers(world)
+    world.propose(commands.put_user("other", "", []))
+    world.propose(commands.set_permission("other", "/", ".*", ".*", ".*"))
+    vhost = world.vhost
+    raw = b"\x02e1\x00"
+    route = PublishRoute(vhost.router.get("e1"), [], False, vhost.generation)
+    route.by_headers = HeaderRoutes()
+    vhost.remember_route(vhost.routes_of("other"), raw, route)
+    assert by_headers(world, "other") is first
+    (found,) = first.routes.values()
+    assert [queue.name for queue in found.queues] == ["a", "b"]
+    assert vhost.route_to(vhost.router.get("e1"), ["a", "b"]) is not found  # in no index of a queue
+
+
+def test_what_is_remembered_by_headers_goes_with_a_queue_an_exchange_and_a_binding() -> None:
+    """Nothing that could keep a deleted queue in memory is left, and nothing of it is counted."""
+    changes = [
+        methods.QueueDelete(0, "a", False, False, False),
+        methods.ExchangeDelete(0, "e1", False, False),
+        methods.QueueUnbind(0, "a", "e1", "", Table({"kind": "order"})),
+    ]
+    for change in changes:
+        world = headers_world()
+        remembered = by_headers(world)
+        assert len(remembered.routes) == 1
+        assert remembered.is_kept
+        world.declare(change)
+        assert (remembered.routes, remembered.octets, remembered.is_kept) == ({}, 0, False)
+
+
+def test_a_message_with_copies_goes_where_their_keys_lead_now() -> None:
+    """Also where another exchange is behind whose routes are remembered by headers."""
+    world = headers_world(
+        methods.ExchangeDeclare(0, "e2", "direct", False, True, False, False, False, NOTHING),
+        methods.ExchangeBind(0, "e1", "e2", "k", False, NOTHING),
+    )
+    for wanted in (0, 1):
+        publish(world.publisher, "e2", "k", {"CC": ["copy"]})
+        world.driver.settle()
+        assert world.vhost.queues["b"].message_count() == wanted
+        world.declare(methods.QueueBind(0, "b", "e2", "copy", False, NOTHING))
+
+
+def test_headers_of_a_message_that_goes_the_long_way_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[object] = []
+
+    def counting(raw: bytes) -> Table:
+        decoded.append(raw)
+        return decode_table(raw)
+
+    monkeypatch.setattr(facts, "decode_table", counting)
+    world = World()
+    world.declare(declare("a"))
+    publish(world.publisher, "", "a", {"kind": "order"}, user_id=USER)
+    world.driver.settle()
+    assert world.vhost.queues["a"].message_count() == 1
+    assert decoded == []  # beside those among the properties
