@@ -92,7 +92,7 @@ class Publisher:
         if vhost.router.depends_on_message(exchange):
             route = PublishRoute(entry, [], False, vhost.generation)
             if not vhost.router.depends_on_properties(exchange):
-                route.by_headers = {}
+                route.remember_headers()
             return address, route
         route = vhost.route_to(entry, vhost.router.route(exchange, [routing_key], None).queues)
         if vhost.taps is not None and vhost.taps.covers(exchange):
