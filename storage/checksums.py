@@ -3,9 +3,9 @@
 A thread that calls zlib for one record after the other waits for the interpreter after each, and whoever runs meanwhile
 has to let go of it as often. Compiled, all records of a stretch are checked without it; plain, zlib does the work.
 
-Where the processor multiplies without carries (PCLMULQDQ of x86-64), 64 octets are folded at a time into 16 that have the
-same remainder: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.
-Tables do what is left, and everything elsewhere.
+Where the processor multiplies without carries (PCLMULQDQ of x86-64), 64 octets are folded at a time into 16 that have
+the same remainder: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel
+2009. Tables do what is left, and everything elsewhere.
 
 Invariant: both find the same, the CRC-32 of storage/records.py over a record's header without that field, and its
 payload.
@@ -92,7 +92,7 @@ def _crc(source: Any, position: int, end: int, crc: int) -> int:
     if _CAN_FOLD and count >= _LEAST_FOLDED:
         count -= count % _STEP
         fold(source + position, count, crc, rest)  # type: ignore[name-defined]  # noqa: F821
-        crc = _remainder(rest, 0, _STEP, 0)
+        crc = _remainder(rest, 0, _STEP, 0)  # noqa: F821
         position += count
     return ~_remainder(source, position, end, crc)
 

@@ -24,7 +24,7 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
-from amqp_broker.routing.routes import HeaderRoutes, PublishRoute
+from amqp_broker.routing.routes import PublishRoute
 from amqp_broker.routing.taps import REFUSED
 from exchanges.router import Route
 from queues.message import Address, Message
@@ -86,7 +86,7 @@ class Publisher:
         if vhost.router.depends_on_message(exchange):
             route = PublishRoute(entry, [], False, vhost.generation)
             if not vhost.router.depends_on_properties(exchange):
-                route.by_headers = HeaderRoutes()
+                route.remember_headers()
             return address, route
         route = vhost.route_to(entry, vhost.router.route(exchange, [routing_key], None).queues)
         if vhost.taps is not None and vhost.taps.covers(exchange):

@@ -64,6 +64,10 @@ class PublishRoute:
         self.by_headers: HeaderRoutes | None = None
         self.generation = generation
 
+    def remember_headers(self) -> None:
+        """Headers alone decide: from now on plain routes are remembered by their octets."""
+        self.by_headers = HeaderRoutes()
+
     def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
         """Hand a message to the queues, of which there is at least one. Returns a PublishOutcome (Queue.publish)."""
         if len(self.queues) == 1:
