@@ -1,4 +1,4 @@
-"""Metadata that are gone through in slices: whatever stays is seen once, in order, whatever comes and goes meanwhile."""
+"""Metadata gone through in slices: whatever stays is seen once, in order, whatever comes and goes meanwhile."""
 
 from __future__ import annotations
 
