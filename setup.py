@@ -151,7 +151,7 @@ def record(compiled: list[str], reason: str) -> None:
 def remove_compiled() -> int:
     """An earlier build's modules would run instead of the sources, or get into the wheel beside them. Returns how many
     there were."""
-    removed = 0
+    removed = set()
     folders = [path for path in BUILD.glob("lib*") if path.is_dir()]
     if IN_PLACE:
         folders.append(ROOT)
@@ -160,8 +160,8 @@ def remove_compiled() -> int:
             place = folder.joinpath(*packed(module_of(source)).split(".")).parent
             for path in place.glob(f"{source.stem}.*{SUFFIX}"):
                 path.unlink()
-                removed += 1
-    return removed
+                removed.add(source)
+    return len(removed)
 
 
 def remove_orphans() -> None:

@@ -159,8 +159,8 @@ def _accept(key: str, value: object) -> None:
         read_string(key, value)
 
 
-#: Arguments that only quorum or stream queues know.
-_OF_OTHER_TYPES = (
+#: Arguments that only streams know.
+OF_STREAMS = (
     "x-max-age",
     "x-stream-max-segment-size-bytes",
     "x-stream-compact",
@@ -169,12 +169,11 @@ _OF_OTHER_TYPES = (
     "x-stream-key",
     "x-stream-tombstone-age",
     "x-initial-cluster-size",
-    "x-quorum-initial-group-size",
-    "x-dead-letter-strategy",
-    "x-stream-source",
     "x-stream-partitions",
 )
-_ACCEPTED = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
+#: Arguments that only classic queues know.
+OF_CLASSIC_QUEUES = ("x-queue-mode", "x-queue-version", "x-queue-master-locator")
+_OF_OTHER_TYPES = (*OF_STREAMS, "x-quorum-initial-group-size", "x-dead-letter-strategy", "x-stream-source")
 
 
 def parse_arguments(arguments: Mapping[str, object]) -> QueueArguments:
@@ -182,7 +181,7 @@ def parse_arguments(arguments: Mapping[str, object]) -> QueueArguments:
     for key, value in arguments.items():
         if key in _OF_OTHER_TYPES:
             raise WrongArgument(key, "classic")
-        if key in _ACCEPTED:
+        if key in OF_CLASSIC_QUEUES:
             _accept(key, value)
     fields = read_fields(arguments)
     if fields.get("delivery_limit") == -1:

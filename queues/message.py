@@ -31,8 +31,6 @@ SEPARATE_BODY_BYTES = 16_384
 #: What the bookkeeping of one message in RAM is counted as, in octets.
 _OVERHEAD_BYTES = 160
 
-#: No priority property: treated as 0 by a priority queue.
-NO_PRIORITY = -1
 #: No expiration property.
 NO_EXPIRATION = -1
 

@@ -301,6 +301,10 @@ class PageBuilder:
         self.oldest_segment = 0
         self.has_expiring = False
 
+    def octets(self) -> bytes:
+        """A copy of what it has so far: a page's octets."""
+        return self.buffer.get_bytes(0, self.buffer.length)
+
     def add(
         self,
         message: Message,

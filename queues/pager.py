@@ -64,6 +64,10 @@ class Pager:
         self.pages_stored = 0
         self.pages_loaded = 0
 
+    def another(self) -> Pager:
+        """One with the same pages, budget and sizes, for queues that hold large messages as they do others."""
+        return Pager(self.page_store, self.budget_bytes, self.page_bytes, self.head_messages, self.head_bytes)
+
     def try_again(self) -> None:
         """There may be room on the disk again."""
         self.has_no_room = False
@@ -133,6 +137,15 @@ class Pager:
         if page.data is None:
             page.data, page.start = self.page_store.take(queue_id, page.location)
             self._loaded(page, page.location.length)
+
+    def records_of(self, queue_id: int, page: Page) -> tuple[bytes, int, int]:
+        """A page's records, for a look at them that leaves the page where it is: data, where they begin in it, how many
+        octets they have."""
+        if page.data is not None:
+            return page.data, page.start, page.size
+        assert page.location is not None  # what is not in RAM is on the disk
+        data, start = self.page_store.take(queue_id, page.location)
+        return data, start, page.location.length
 
     def _loaded(self, page: Page, size: int) -> None:
         page.size = size

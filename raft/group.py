@@ -115,6 +115,10 @@ class Group:
 
     # -- what it is told -----------------------------------------------------------------------------------------------
 
+    def term_at(self, index: int) -> int | None:
+        """The term of an entry, or of the checkpoint; None where the log has neither."""
+        return self.member.log.term_at(index)
+
     def propose(self, data: bytes) -> bool:
         """Append an entry. False: this member does not lead, or hands the leadership over. It counts when the machine
         applies it; until then it may still be replaced by another leader's. Raises ValueError for one that is too

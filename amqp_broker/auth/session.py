@@ -40,6 +40,10 @@ class Session:
         self._permission: Permission | None = None
         self._topics: dict[str, TopicPermission | None] = {}
 
+    def enter(self, vhost: str) -> None:
+        """The virtual host that its client wants to open."""
+        self.vhost = vhost
+
     def tune(self, channel_max: int, heartbeat_ms: int) -> None:
         """What was agreed upon (connection.tune-ok)."""
         self.channel_max = channel_max

@@ -87,8 +87,8 @@ def refuse(channel: Channel, what: str, why: str) -> None:
 
 
 def _actor(channel: Channel) -> Actor:
-    connection = channel.connection
-    return actor_of(connection.session, connection.peer.host, connection.peer.port)
+    peer = channel.connection.peer
+    return actor_of(channel.session, peer.host, peer.port)
 
 
 def _binding(source: str, destination: Destination, key: str) -> JsonObject:

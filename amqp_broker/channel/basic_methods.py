@@ -62,8 +62,8 @@ def on_basic_consume(channel: Channel, method: methods.BasicConsume) -> None:
         _consume_replies(channel, method, tag)
         return
     name = queue_name(channel, method.queue)
-    connection.session.check(Action.READ, "queue", name)
-    queue = channel.services.declarations.find_queue(connection, name)
+    channel.session.check(Action.READ, "queue", name)
+    queue = channel.services.declarations.find_queue(channel.declarer, name)
     limit = connection.config.max_consumers_per_channel
     if len(channel.consumers) >= limit:
         raise precondition_failed(
@@ -124,10 +124,9 @@ def on_basic_cancel(channel: Channel, method: methods.BasicCancel) -> None:
 
 def on_basic_get(channel: Channel, method: methods.BasicGet) -> None:
     """basic.get"""
-    connection = channel.connection
     name = queue_name(channel, method.queue)
-    connection.session.check(Action.READ, "queue", name)
-    queue = channel.services.declarations.find_queue(connection, name)
+    channel.session.check(Action.READ, "queue", name)
+    queue = channel.services.declarations.find_queue(channel.declarer, name)
     queue.mark_used(channel.clock.now)
     if not method.no_ack:
         _check_held(channel)

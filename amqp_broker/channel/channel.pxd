@@ -25,6 +25,7 @@ cdef class Channel:
     cdef public Client connection
     cdef public unsigned int channel_id
     cdef public VHost vhost
+    cdef public object declarer
     cdef public object session
     cdef public Pager pager
     cdef public TurnClock clock

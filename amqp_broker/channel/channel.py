@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.publisher import Publisher
     from amqp_broker.channel.services import ChannelServices
     from amqp_broker.flow.client import Client
+    from amqp_broker.flow.declarer import Declarer
     from amqp_broker.octets.buffer import Pointer
     from queues.queue import Queue
 
@@ -81,12 +82,13 @@ _CUT = 1024
 class Channel:
     """One open channel of a connection."""
 
-    def __init__(self, connection: Client, channel_id: int, services: ChannelServices) -> None:
+    def __init__(self, connection: Client, declarer: Declarer, channel_id: int, services: ChannelServices) -> None:
         self.connection = connection
         self.services = services
         self.channel_id = channel_id
-        self.vhost = connection.vhost
-        self.session = connection.session
+        self.declarer = declarer
+        self.vhost = declarer.vhost
+        self.session = declarer.session
         self.pager = services.pager
         self.clock = services.clock
         self.output = connection.output
@@ -130,7 +132,7 @@ class Channel:
         self.confirms = Confirms(self, services.confirming)
         self.transaction: Transaction | None = None
         #: What is delivered and settled is observed. settles_specially: that, or there is a transaction.
-        self.is_traced = connection.vhost.is_traced
+        self.is_traced = self.vhost.is_traced
         self.settles_specially = self.is_traced
         # Deliveries.
         self.consumers: dict[str, ChannelConsumer] = {}
@@ -789,5 +791,5 @@ class Channel:
         return [entry for entry in self.unacked[self.head : last + 1] if entry is not None]
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
-        """The broker ended the consumer: its queue is gone."""
+        """The broker has ended the consumer: its client is told."""
         self.services.publisher.cancel_consumer(self, consumer)

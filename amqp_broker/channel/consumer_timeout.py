@@ -62,9 +62,10 @@ class ConsumerTimeouts:
         """Whoever still holds a delivery up to `last_tag` gives back everything."""
         if last_tag < channel.first_tag:
             return
-        late = [entry.consumer for entry in channel.outstanding(last_tag) if not entry.consumer.queue.keeps_messages]
         queues: dict[Queue, None] = {}
-        for consumer in dict.fromkeys(late):
+        for consumer in dict.fromkeys(entry.consumer for entry in channel.outstanding(last_tag)):
+            if consumer.queue.keeps_messages:
+                continue
             log.warning(
                 "consumer '%s' of queue '%s' held a delivery for more than %d ms (consumer_timeout): it is cancelled",
                 consumer.tag,
@@ -73,7 +74,7 @@ class ConsumerTimeouts:
             )
             if consumer.tag in channel.consumers:
                 cancel_consumer(channel, consumer)
-                channel.services.publisher.cancel_consumer(channel, consumer)
+                channel.on_consumer_cancelled(consumer)
             tags = [
                 tag
                 for tag, entry in zip(channel.outstanding_tags(0), channel.outstanding(0), strict=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def on_exchange_declare(channel: Channel, method: methods.ExchangeDeclare, tries: int = 0) -> None:
     """exchange.declare"""
     declarations = channel.services.declarations
-    wanted = declarations.declare_exchange(channel.connection, method)
+    wanted = declarations.declare_exchange(channel.declarer, method)
     if wanted is not None:
         ask_again_when_applied(on_exchange_declare, channel, method, wanted.command, tries)
     else:
@@ -28,7 +28,7 @@ def on_exchange_delete(channel: Channel, method: methods.ExchangeDelete) -> None
     """exchange.delete"""
     declarations = channel.services.declarations
     lasts = audited.exchange_lasts(channel, method.exchange)
-    proposal = declarations.delete_exchange(channel.connection, method.exchange, method.if_unused)
+    proposal = declarations.delete_exchange(channel.declarer, method.exchange, method.if_unused)
     if lasts:
         audited.record(channel, method.name, method.exchange)
     reply_when_applied(channel, proposal, methods.ExchangeDeleteOk(), method.nowait)
@@ -36,10 +36,9 @@ def on_exchange_delete(channel: Channel, method: methods.ExchangeDelete) -> None
 
 def on_exchange_bind(channel: Channel, method: methods.ExchangeBind, tries: int = 0) -> None:
     """exchange.bind"""
-    connection = channel.connection
     declarations = channel.services.declarations
     destination = Destination(EXCHANGE, method.destination)
-    wanted = declarations.bind(connection, destination, method.source, method.routing_key, method.arguments)
+    wanted = declarations.bind(channel.declarer, destination, method.source, method.routing_key, method.arguments)
     if wanted is not None:
         ask_again_when_applied(on_exchange_bind, channel, method, wanted.command, tries)
     else:
@@ -51,7 +50,7 @@ def on_exchange_unbind(channel: Channel, method: methods.ExchangeUnbind) -> None
     declarations = channel.services.declarations
     destination, key = Destination(EXCHANGE, method.destination), method.routing_key
     lasts = audited.binding_lasts(channel, method.source, destination)
-    proposal = declarations.unbind(channel.connection, destination, method.source, key, method.arguments)
+    proposal = declarations.unbind(channel.declarer, destination, method.source, key, method.arguments)
     if lasts and proposal is not None:
         audited.record_unbound(channel, method.name, method.source, destination, key, method.arguments)
     reply_when_applied(channel, proposal, methods.ExchangeUnbindOk(), method.nowait)

@@ -23,23 +23,26 @@ if TYPE_CHECKING:
 
 def open_channel(connection: Client, channel_id: int, services: ChannelServices, clients: Clients) -> None:
     """channel.open. Raises ConnectionException when there are too many (530)."""
-    limit = connection.session.channel_max
+    declarer = connection.declarer
+    assert declarer is not None  # the connection is open
+    session = declarer.session
+    limit = session.channel_max
     if limit and len(connection.channels) >= limit:
         raise ConnectionException(
             ReplyCode.NOT_ALLOWED, f"number of channels opened ({len(connection.channels)}) has reached the "
             f"negotiated channel_max ({limit})", 20, 10
         )
-    user = services.metadata.user(connection.session.user)
+    user = services.metadata.user(session.user)
     allowed = user.limits.get("max-channels", -1) if user is not None else -1
-    if 0 <= allowed <= clients.count_channels(connection.session.user):
+    if 0 <= allowed <= clients.count_channels(session.user):
         raise ConnectionException(
             ReplyCode.NOT_ALLOWED,
-            f"number of channels opened for user '{connection.session.user}' "
+            f"number of channels opened for user '{session.user}' "
             f"has reached the maximum allowed limit ({allowed})",
             20,
             10,
         )
-    channel = Channel(connection, channel_id, services)
+    channel = Channel(connection, declarer, channel_id, services)
     connection.channels[channel_id] = channel
     clients.count_channel()
     reply(channel, methods.ChannelOpenOk())

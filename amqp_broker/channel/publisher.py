@@ -100,7 +100,7 @@ class Publisher:
         headers, may_copy = channel.scanner.headers_of(message.content), channel.scanner.has_copies
         facts = MessageFacts(message, headers, may_copy)
         self._check(channel, message, facts)
-        if channel.scanner.reply_to_end and facts.properties.reply_to == REPLY_TO:
+        if channel.scanner.has_reply_to and facts.properties.reply_to == REPLY_TO:
             message = self._with_reply_address(channel, message)
             facts = MessageFacts(message, headers, may_copy)
         if route.entry is None and message.address.exchange == SYSTEM_EXCHANGE:
@@ -166,9 +166,8 @@ class Publisher:
     def record_unroutable(self, channel: Channel, message: Message, is_returned: bool) -> None:
         """A message went to no queue."""
         channel.record_unroutable(is_returned)
-        connection = channel.connection
         self._broker.record_unroutable(
-            channel.vhost.name, message.raw, connection.session.user, connection.peer, is_returned
+            channel.vhost.name, message.raw, channel.session.user, channel.connection.peer, is_returned
         )
 
     def _walk(
@@ -197,7 +196,7 @@ class Publisher:
             value = facts.properties.expiration
             raise precondition_failed(f"invalid expiration '{value}': not a number of milliseconds")
         session = channel.session
-        if channel.scanner.user_id_end:
+        if channel.scanner.has_user_id:
             claimed = facts.properties.user_id
             if claimed and claimed != session.user and not session.has_tag("impersonator"):
                 raise precondition_failed(
@@ -244,7 +243,7 @@ class Publisher:
             connection = channel.connection
             if not channel.is_open or channel.is_closing or consumer_tag in channel.consumers:
                 continue  # nobody is there to be told, or the client has cancelled it and used the tag again
-            if "consumer_cancel_notify" in connection.session.capabilities:
+            if "consumer_cancel_notify" in channel.session.capabilities:
                 payload = methods.encode_method(methods.BasicCancel(consumer_tag, True))
                 channel.output.put_frame(1, channel.channel_id, payload)
                 connection.touch()
@@ -253,11 +252,10 @@ class Publisher:
 
 def publisher_of(channel: Channel, is_mandatory: bool) -> Details:
     """Whose a message is, for who observes it."""
-    connection = channel.connection
     return {
-        "connection": str(connection.peer),
+        "connection": str(channel.connection.peer),
         "channel": channel.channel_id,
-        "user": connection.session.user,
+        "user": channel.session.user,
         "mandatory": is_mandatory,
     }
 

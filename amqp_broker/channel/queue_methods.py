@@ -30,9 +30,8 @@ def queue_name(channel: Channel, name: str) -> str:
 
 def on_queue_declare(channel: Channel, method: methods.QueueDeclare, tries: int = 0) -> None:
     """queue.declare"""
-    connection = channel.connection
     declarations = channel.services.declarations
-    name, found = declarations.declare_queue(connection, method)
+    name, found = declarations.declare_queue(channel.declarer, method)
     channel.last_queue = name
     if isinstance(found, Wanted):
         ask_again_when_applied(on_queue_declare, channel, method.replace(queue=name), found.command, tries)
@@ -57,7 +56,7 @@ def on_queue_bind(channel: Channel, method: methods.QueueBind, tries: int = 0) -
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
     destination = Destination(QUEUE, name)
-    wanted = declarations.bind(channel.connection, destination, method.exchange, key, method.arguments)
+    wanted = declarations.bind(channel.declarer, destination, method.exchange, key, method.arguments)
     if wanted is not None:
         again = method.replace(queue=name, routing_key=key)
         ask_again_when_applied(on_queue_bind, channel, again, wanted.command, tries)
@@ -67,15 +66,14 @@ def on_queue_bind(channel: Channel, method: methods.QueueBind, tries: int = 0) -
 
 def on_queue_unbind(channel: Channel, method: methods.QueueUnbind) -> None:
     """queue.unbind"""
-    connection = channel.connection
     declarations = channel.services.declarations
     name = queue_name(channel, method.queue)
     key = method.routing_key or ("" if method.queue else name)
     proposal = None
-    if name in connection.vhost.queues or not method.exchange:
+    if name in channel.vhost.queues or not method.exchange:
         destination = Destination(QUEUE, name)
         lasts = audited.binding_lasts(channel, method.exchange, destination)
-        proposal = declarations.unbind(connection, destination, method.exchange, key, method.arguments)
+        proposal = declarations.unbind(channel.declarer, destination, method.exchange, key, method.arguments)
         if lasts and proposal is not None:
             audited.record_unbound(channel, method.name, method.exchange, destination, key, method.arguments)
     reply_when_applied(channel, proposal, methods.QueueUnbindOk())
@@ -83,8 +81,7 @@ def on_queue_unbind(channel: Channel, method: methods.QueueUnbind) -> None:
 
 def on_queue_purge(channel: Channel, method: methods.QueuePurge) -> None:
     """queue.purge"""
-    connection = channel.connection
-    queue = channel.services.declarations.find_purged(connection, queue_name(channel, method.queue))
+    queue = channel.services.declarations.find_purged(channel.declarer, queue_name(channel, method.queue))
 
     def answer(count: int) -> None:
         if audited.lasts(queue):
@@ -98,13 +95,12 @@ def on_queue_purge(channel: Channel, method: methods.QueuePurge) -> None:
 def on_queue_delete(channel: Channel, method: methods.QueueDelete) -> None:
     """queue.delete: what the queue holds is counted first. One that cannot be counted can be deleted all the same, if
     nothing depends on it."""
-    connection = channel.connection
     name = queue_name(channel, method.queue)
     queue = channel.vhost.find_queue(name)
     if queue is None:
         _delete_queue(channel, method, name)
         return
-    channel.services.declarations.check_delete(connection, name)
+    channel.services.declarations.check_delete(channel.declarer, name)
 
     def question(then: Callable[[Exception | None], None]) -> None:
         if method.if_unused or method.if_empty:
@@ -121,7 +117,7 @@ def _delete_queue(channel: Channel, method: methods.QueueDelete, name: str) -> N
     lasts = audited.lasts(channel.vhost.find_queue(name))
     connection.hold_cancels()
     try:
-        count, proposal = declarations.delete_queue(connection, name, method.if_unused, method.if_empty)
+        count, proposal = declarations.delete_queue(channel.declarer, name, method.if_unused, method.if_empty)
     except ChannelException:
         connection.release_cancels()
         raise

@@ -163,15 +163,15 @@ class Counting:
             self.problems.append(f"queues cannot be named or counted: {error}")
             return []
         places = _places(metadata)
-        counts = self._count_groups()
+        counts, recovery = self._count_groups(), self._recovery
         try:
-            notes = [decode_note(octets) for _, octets in self._recovery.notes.values()]
+            notes = [decode_note(octets) for _, octets in recovery.notes.values()]
             staged = [note.queue_id(part) for note in notes for part in note.parts]
-            self._recovery.finish([*_ids_in_journal(metadata), *staged])
+            recovery.finish([*_ids_in_journal(metadata), *staged])
         except (CorruptRecord, ValueError, OSError) as error:
             self.problems.append(f"messages cannot be counted: {error}")
             return []
-        for lease in self._recovery.leases.values():
+        for lease in recovery.leases.values():
             self._found.setdefault(lease.queue_id, []).append((lease, lease.state != OPEN))
         self.leases = [
             LeaseCount(
@@ -181,10 +181,10 @@ class Counting:
             for lease, is_parting in self._found.get(queue_id, ())
         ]  # fmt: skip
         for note in sorted(notes, key=lambda note: (note.vhost, note.name)):
-            found = [_count(self._recovery.queues.pop(note.queue_id(part))) for part in note.parts]
+            found = [_count(recovery.queues.pop(note.queue_id(part))) for part in note.parts]
             blobs, octets = sum(count for count, _ in found), sum(size for _, size in found)
             self.apps.append(AppCount(note.vhost, note.name, note.last_epoch, len(found), blobs, octets))
-        for queue_id, queue in self._recovery.queues.items():
+        for queue_id, queue in recovery.queues.items():
             # What an exchange holds back may be in a group, and as an older version left it too.
             messages, message_bytes = counts.get(queue_id, (0, 0))
             more, more_bytes = _count(queue)

@@ -38,7 +38,7 @@ cdef class Replication:
     cdef MessageStore _store
     cdef Journal _journal
     cdef dict _said
-    cdef public object metadata_group
+    cdef object _metadata_group
     cdef public object machine
     cdef public object stream
     cdef object _follower

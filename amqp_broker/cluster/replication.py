@@ -144,7 +144,7 @@ class Replication:
         #: Who is told how long things take, if anybody is.
         self.timings: Timings | None = None
         self._frame_came_at = 0.0  # the first that has brought something which is not on the disk
-        self.metadata_group: Group = None  # type: ignore[assignment]  # `open` sets it
+        self._metadata_group: Group | None = None
         self.machine = MetadataMachine(metadata, self)
         self.stream = MetadataStream(config.node_name)
         self._follower: FeedFollower | None = None
@@ -163,7 +163,7 @@ class Replication:
         register = self._tenants.register
         if config.worker:
             followed = FollowedGroup(node_of_worker(config.node_name))
-            self.metadata_group = cast("Group", followed)
+            self._metadata_group = cast("Group", followed)
             self._follower = follower = FeedFollower(self.machine, followed)
             follower.send_with(register(FrameKind.METADATA_FEED, follower.receive))
         elif config.has_workers:
@@ -176,6 +176,12 @@ class Replication:
     def own_node(self) -> str:
         """This node's name in its groups."""
         return self.host.node_id
+
+    @property
+    def metadata_group(self) -> Group:
+        """Raft's group of the metadata, from `open` on."""
+        assert self._metadata_group is not None
+        return self._metadata_group
 
     def members(self) -> tuple[str, ...]:
         """All nodes of the cluster: voters and learners."""
@@ -250,13 +256,14 @@ class Replication:
             self._leader = self.metadata_group.leader
         else:
             self._groups.open(bootstrap, now)
-            self.metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
+            self._metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
+        group = self.metadata_group
         for line in self.host.losses:
             log.warning("the journal is damaged: %s", line)
-        self.read_index = self.metadata_group.last_applied
+        self.read_index = group.last_applied
         self._take_level(self.level)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
-        known = self.machine.last_session(self.own_node, self.metadata_group.entries)
+        known = self.machine.last_session(self.own_node, group.entries)
         self.stream.open(self.own_node, self._session_above(known))
         self._absent = {name: now for name in self.members() if name != self.own_node}
         self._store.count_elsewhere(self.host.live_bytes)
@@ -422,7 +429,9 @@ class Replication:
         self._is_absorbing = True
         if self.dirty:
             self._groups.absorb(now)
-        applied = self.metadata_group.last_applied
+        group = self._metadata_group
+        assert group is not None  # nothing comes in before `open`
+        applied = group.last_applied
         if self._source is not None:
             self._source.reach(applied)
         if applied != self._told_applied and self._connected:

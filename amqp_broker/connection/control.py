@@ -212,7 +212,7 @@ class Control:
     def close_vhost(self, name: str) -> None:
         """Close the connections to a virtual host that is deleted."""
         for connection in self._clients.all():
-            if connection.vhost is not None and connection.session.vhost == name:
+            if connection.vhost is not None and connection.vhost.name == name:
                 self.close(connection, ReplyCode.CONNECTION_FORCED, f"vhost '{name}' is deleted")
 
     def close_user(self, name: str) -> None:
@@ -306,13 +306,12 @@ class Control:
             channel.end()
         connection.channels.clear()
         connection.current = None
-        queues, connection.exclusive_queues = list(connection.exclusive_queues), {}
-        self._declarations.remove_queues(connection.vhost, queues)
-        if connection.vhost is not None:
-            connection.vhost.leave(connection.session.user)
-            self._clients.leave(connection)
-            connection.vhost = None  # type: ignore[assignment]
-
+        declarer, connection.declarer = connection.declarer, None
+        if declarer is not None:
+            vhost, user = declarer.vhost, declarer.session.user
+            self._declarations.remove_queues(vhost, declarer.leave())
+            vhost.leave(user)
+            self._clients.leave(connection, user)
 
 
 def _ids(index: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.heartbeat import watch_heartbeat
 from amqp_broker.connection.logins import AMQP, ClientLogin, Logins
 from amqp_broker.errors import ConnectionException
+from amqp_broker.flow.declarer import Declarer
 from amqp_broker.flow.state import CLOSING, OPEN, STARTING
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
@@ -258,6 +259,7 @@ class Handshake:
         # RabbitMQ takes eight octets more than the specification lets a client send; some clients rely on that.
         connection.payload_max = frame_max
         session = connection.session
+        assert session is not None  # since connection.start-ok
         session.tune(channel_max, method.heartbeat * 1000)
         connection.handshake_step = 2
 
@@ -283,6 +285,7 @@ class Handshake:
         """Enter a virtual host."""
         self._expect(connection, method, 2)
         session = connection.session
+        assert session is not None  # since connection.start-ok
         name = method.virtual_host
         vhost = self._vhosts.get(name)
         if vhost is None and session.user == SERVICE_USER:
@@ -291,7 +294,7 @@ class Handshake:
             vhost = self._vhosts.get(name)
         if vhost is None:
             raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {name} not found")
-        session.vhost = name
+        session.enter(name)
         if not session.has_vhost():
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
@@ -315,13 +318,13 @@ class Handshake:
             )
         self._check_user_limit(session)
         vhost.enter(session.user)
-        connection.vhost = vhost
+        connection.declarer = Declarer(vhost, session, connection.peer)
         connection.state = OPEN
         connection.handshake_step = 3
         assert connection.timer is not None  # of the handshake
         connection.timer.cancel()
-        self._clients.enter(connection)
-        watch_heartbeat(connection, self._timers, self._clock.now)
+        self._clients.enter(connection, session.user)
+        watch_heartbeat(connection, session.heartbeat_ms, self._timers, self._clock.now)
         connection.control.log_open(connection)
         connection.send(0, methods.ConnectionOpenOk())
 

@@ -19,10 +19,10 @@ class Heartbeat:
     """Sends a heartbeat when nothing was said for half the interval, and ends a connection that was silent for two
     intervals. It lives as long as the connection's timer."""
 
-    def __init__(self, connection: Connection, timers: Timers, now: int) -> None:
+    def __init__(self, connection: Connection, interval_ms: int, timers: Timers, now: int) -> None:
         self._timers = timers
         self._connection = connection
-        self._interval_ms = connection.session.heartbeat_ms
+        self._interval_ms = interval_ms
         self._was_silent = False
         self._wait(now, self._interval_ms // 2)
 
@@ -45,7 +45,7 @@ class Heartbeat:
         self._wait(now, min(half, _SECOND_LOOK_MS if left_ms <= 0 else left_ms))
 
 
-def watch_heartbeat(connection: Connection, timers: Timers, now: int) -> None:
+def watch_heartbeat(connection: Connection, interval_ms: int, timers: Timers, now: int) -> None:
     """Begin, if the client wants heartbeats at all."""
-    if connection.session.heartbeat_ms:
-        Heartbeat(connection, timers, now)
+    if interval_ms:
+        Heartbeat(connection, interval_ms, timers, now)

@@ -3,7 +3,6 @@ from amqp_broker.flow.clients cimport Clients
 from amqp_broker.flow.output cimport Output
 from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.protocol.content cimport ContentScanner
-from amqp_broker.routing.vhost cimport VHost
 from amqp_broker.turn.clock cimport TurnClock
 
 cdef int _HANDLING
@@ -26,14 +25,13 @@ cdef class Client:
     cdef public Clients clients
     cdef public TurnClock clock
     cdef public ContentScanner scanner
-    cdef public VHost vhost
     cdef public dict channels
     cdef public object config
     cdef public object peer
     cdef public long long number
     cdef public object session
+    cdef public object declarer
     cdef public dict homes
-    cdef public dict exclusive_queues
     cdef public object late_cancels
 
     cpdef int touch(self) except -1

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from amqp_broker.auth.session import Session
     from amqp_broker.errors import ChannelException
     from amqp_broker.flow.clients import Clients
+    from amqp_broker.flow.declarer import Declarer
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.flow.peer import Peer
     from amqp_broker.queue_types.remote.home_link import HomeLink
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
-    from queues.queue import Queue
 
 _HANDLING = HANDLING
 
@@ -34,7 +34,8 @@ OpenChannel: TypeAlias = Any  # channel.Channel, which knows this class: its roo
 
 
 class Client:
-    """peer: who it is (flow/peer.py). paused_for: Reasons, as bits; only Pauses changes them. is_paused: nothing
+    """peer: who it is (flow/peer.py). session: who has logged in, None before that. declarer: what it is in its virtual
+    host, while it is open. paused_for: Reasons, as bits; only Pauses changes them. is_paused: nothing
     is read from it, as the driver was told last. is_starved: deliveries stopped for want of room or memory. homes:
     links to nodes to whose queues it publishes. late_cancels: consumers whose end it hears of behind an answer."""
 
@@ -52,8 +53,8 @@ class Client:
         self.is_paused = False
         self.output = Output()
         self.scanner = ContentScanner(config.max_table_depth)
-        self.vhost: VHost = None  # type: ignore[assignment]  # set by connection.open
-        self.session: Session = None  # type: ignore[assignment]  # set by connection.start-ok
+        self.session: Session | None = None
+        self.declarer: Declarer | None = None
         self.channels: dict[int, OpenChannel] = {}
         self.frame_max = config.initial_frame_max
         self.payload_max = config.initial_frame_max - 8
@@ -64,8 +65,12 @@ class Client:
         self.is_starved = False
         self.has_published = False
         self.homes: dict[HomeLink, None] = {}
-        self.exclusive_queues: dict[Queue, None] = {}
         self.late_cancels: list[tuple[OpenChannel, str]] | None = None
+
+    @property
+    def vhost(self) -> VHost | None:
+        """The virtual host that it is open to."""
+        return self.declarer.vhost if self.declarer is not None else None
 
     @property
     def is_parked(self) -> bool:
@@ -78,7 +83,7 @@ class Client:
         """There is something in the output: the driver writes it at the end of the turn."""
         if not self.is_dirty:
             self.is_dirty = True
-            self.clients.dirty.append(self)
+            self.clients.add_dirty(self)
 
     def send(self, channel_id: int, method: methods.Method) -> None:
         """Put a method into the output."""
@@ -102,7 +107,7 @@ class Client:
         """The transport has taken what it was given. Returns whether deliveries had stopped, and go on."""
         self.is_writable = True
         self.unsent_bytes = 0
-        if not self.is_starved or self.vhost is None:
+        if not self.is_starved or self.declarer is None:
             return False
         self.is_starved = False
         self.clients.feed(self)

@@ -20,6 +20,7 @@ cdef class Clients:
     cdef public list dropped
     cdef public dict starved
 
+    cpdef int add_dirty(self, client) except -1
     @cython.locals(dirty=list)
     cpdef list take_dirty(self)
     @cython.locals(dropped=list)

@@ -120,6 +120,10 @@ class Clients:
         self.sums.confirmed += confirmed
         self.sums.delivered += delivered
 
+    def add_dirty(self, client: OpenConnection) -> None:
+        """It has something to say, for the first time in this turn."""
+        self.dirty.append(client)
+
     def take_dirty(self) -> list[OpenConnection]:
         """Those that have something to say."""
         dirty, self.dirty = self.dirty, []
@@ -130,18 +134,17 @@ class Clients:
         dropped, self.dropped = self.dropped, []
         return dropped
 
-    def enter(self, client: Client) -> None:
-        """The connection is open."""
+    def enter(self, client: Client, user: str) -> None:
+        """The connection is open, and this user's."""
         self.pending_handshakes.pop(client.number, None)
         self.open_count += 1
         self.opened += 1
-        self.users.setdefault(client.session.user, {})[client] = None
+        self.users.setdefault(user, {})[client] = None
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: Client, user: str) -> None:
         """The connection is not open any more."""
         self.open_count -= 1
         self.closed += 1
-        user = client.session.user
         del self.users[user][client]
         if not self.users[user]:
             del self.users[user]

@@ -29,7 +29,7 @@ from amqp_broker.leases.blob import BlobReader, BlobWriter
 from amqp_broker.leases.browse import browse
 from queues.arguments import QueueArguments
 from queues.classic import ClassicQueue
-from queues.message import build_message
+from queues.message import Address, Entry, build_message
 
 if TYPE_CHECKING:
     from queues.background import Background
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 #: A staged blob's only column, and the most that one can be.
 _BODY = 1
 _MOST_BYTES = 1 << 40
+
+#: The address of a blob: no exchange, no routing key.
+_NOWHERE = Address(b"\x00\x00")
 
 Key = tuple[int, int, int]
 
@@ -61,6 +64,10 @@ class Part:
     def blobs(self) -> int:
         """How many blobs were staged."""
         return int(self.queue.next_sequence) - 1
+
+    def first(self) -> Entry | None:
+        """Its first blob that is not published, which stays there; None where it cannot be had."""
+        return self.queue.ready.peek()
 
     def blob(self, number: int) -> bytes:
         """A blob that was staged and is not published. Raises CorruptRecord, ValueError."""
@@ -133,8 +140,7 @@ class App:
     def append(self, part: Part, blob: bytes, messages: int, now: int) -> None:
         """One more blob of an attempt."""
         store, queue = self._store, part.queue
-        address = store.pager.addresses.find(b"\x00\x00")
-        message = build_message(address, b"\x00\x00", blob, True, -1, -1, now)
+        message = build_message(_NOWHERE, b"\x00\x00", blob, True, -1, -1, now)
         segment = store.segment(queue)
         store.append_message(message, queue.queue_id, queue.next_sequence, 0, 0)
         queue.enqueue(message, 0, segment, None, now)

@@ -56,15 +56,15 @@ def _write_run(ready: Ready, start: int, below: int, writer: BlobWriter) -> bool
             continue
         if page.first >= below:
             return False
-        data, begin, size = _octets(ready, page)
+        data, begin, size = ready.pager.records_of(ready.queue_id, page)
         outcome = writer.add_ready(start, below, page.is_recovered, data, begin, begin + size)
         if outcome != ALL_TAKEN:
             return bool(outcome == FULL)
     tail = ready.tail
     if tail is None or not tail.count:
         return False
-    size = tail.buffer.length
-    return bool(writer.add_ready(start, below, False, tail.buffer.get_bytes(0, size), 0, size) == FULL)
+    octets = tail.octets()
+    return bool(writer.add_ready(start, below, False, octets, 0, len(octets)) == FULL)
 
 
 def _write_entries(entries: Iterator[Entry], below: int, writer: BlobWriter) -> bool:
@@ -77,14 +77,6 @@ def _write_entries(entries: Iterator[Entry], below: int, writer: BlobWriter) -> 
     return False
 
 
-def _octets(ready: Ready, page: Page) -> tuple[bytes, int, int]:
-    """A page's records: data, where they begin, how many octets."""
-    if page.data is not None:
-        return page.data, page.start, page.size
-    data, start = ready.pager.page_store.take(ready.queue_id, page.location)
-    return data, start, page.location.length
-
-
 def _entries(ready: Ready, start: int, addresses: AddressBook) -> Iterator[Entry]:
     """The messages of one run from a sequence on, in order; entries of pages are made for this."""
     both = merge(_in_order(ready, start, addresses), ready.stragglers, key=_sequence_of)
@@ -95,11 +87,10 @@ def _in_order(ready: Ready, start: int, addresses: AddressBook) -> Iterator[Entr
     yield from ready.head
     for page in ready.pages or ():
         if page.last >= start:
-            data, begin, size = _octets(ready, page)
+            data, begin, size = ready.pager.records_of(ready.queue_id, page)
             copy = Page(data, page.count, page.first, page.last, page.message_bytes)
             copy.lie_in(begin, size, page.is_recovered)
             yield from copy.entries(addresses)
     if ready.tail is not None and ready.tail.count:
-        size = ready.tail.buffer.length
-        copy = Page(ready.tail.buffer.get_bytes(0, size), ready.tail.count, 0, 0, 0)
+        copy = Page(ready.tail.octets(), ready.tail.count, 0, 0, 0)
         yield from copy.entries(addresses)

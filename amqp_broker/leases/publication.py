@@ -50,6 +50,7 @@ from amqp_broker.routing.delays import DelayedMessages
 from queues.arguments import Overflow
 from queues.message import Message
 from queues.moved import Move
+from queues.page import AddressBook
 from queues.quorum.commands import Enqueue
 from queues.quorum.effects import Refusal
 from queues.quorum.reader import octets_of
@@ -137,6 +138,7 @@ class Publication:
         self.unroutable = 0
         self.waiting = 0
         self._service = service
+        self._addresses = AddressBook()
         self._broker = service.broker
         self._max_table_depth = service.config.max_table_depth
         self._timers = service.timers
@@ -236,12 +238,12 @@ class Publication:
         self._service.come_back()
 
     def _read(self, vhost: VHost, part: Part) -> list[tuple[Message, StagedRoute]]:
-        entry = part.queue.ready.peek()
+        entry = part.first()
         if entry is None:
             raise ValueError(f"{part.queue.name} has a blob that cannot be had")
         self._sequence = entry.sequence
         reader = BlobReader(entry.message.body_bytes())
-        routes = StagedRoutes(vhost, self._max_table_depth, vhost.store.pager.addresses)
+        routes = StagedRoutes(vhost, self._max_table_depth, self._addresses)
         found = []
         while reader.advance():
             message, route = routes.find(routes.message(reader, self._service.now))

@@ -227,11 +227,10 @@ class Leases:
 
     def _find_queue(self, channel: Channel, name: str, needs_read: bool = True) -> Queue:
         """The queue, if the client may read it. Raises LeaseError."""
-        connection = channel.connection
         try:
             if needs_read:
-                connection.session.check(Action.READ, "queue", name)
-            found: Queue = self._declarations.find_queue(connection, name)
+                channel.session.check(Action.READ, "queue", name)
+            found: Queue = self._declarations.find_queue(channel.declarer, name)
             return found
         except ChannelException as error:
             code = NOT_FOUND if error.reply_code == ReplyCode.NOT_FOUND else ACCESS_REFUSED
@@ -260,8 +259,7 @@ class Leases:
 
     def _in_group(self, queue_id: int) -> Queue | None:
         """A queue of which this node is to have the log, as a guest of its group believes."""
-        group = self.broker.groups.of(queue_id)
-        return cast("Queue | None", group.queues.get(queue_id))
+        return cast("Queue | None", self.broker.group_of(queue_id).queues.get(queue_id))
 
     def _serve(self, queue: Queue, source: LeaseSource | None, fields: Fields, answer: Answer) -> None:
         """A request about a queue whose messages this node has. Raises LeaseError."""

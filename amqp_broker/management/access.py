@@ -13,6 +13,8 @@ from amqp_broker.management.refused import NOT_AUTHORISED, Refused, not_found
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.metadata import Metadata
+    from amqp_broker.routing.vhost import VHost
+    from queues.queue import Queue
 
 VIEWER: Final = "viewer"
 MANAGEMENT: Final = "management"
@@ -110,6 +112,17 @@ class Asker:
     def sees(self, vhost: str) -> bool:
         """Whether what is in a virtual host is shown."""
         return self.sees_all or self.owns(vhost)
+
+    def find_queue(self, vhosts: Mapping[str, VHost], vhost: str, name: str) -> Queue:
+        """A queue that the user may look at. Raises Refused."""
+        found = vhosts.get(vhost)
+        if found is None:
+            raise not_found("vhost", vhost)
+        self.check_vhost(vhost)
+        queue = found.queues.get(name)
+        if queue is None:
+            raise not_found("queue", name, vhost)
+        return queue
 
     def check_vhost(self, vhost: str, *, changes: bool = False) -> None:
         """Raises Refused where the user may not look at a virtual host, or not change what is in it."""

@@ -57,11 +57,10 @@ class AuditVerbs:
         """A request was answered."""
         if verb in LOOKING or request.fields.get("dry_run") is True:
             return
-        connection, fields = channel.connection, request.fields
-        session, asker = connection.session, request.asker
+        fields, session, asker = request.fields, channel.session, request.asker
         host = fields.get("as_host", "")
         is_told = isinstance(host, str) and ADMINISTRATOR in session.tags()
-        peer = connection.peer
+        peer = channel.connection.peer
         actor = actor_of(session, peer.host, peer.port, user=asker.name, for_host=host if is_told else "")
         name = next((fields[key] for key in _NAMES if isinstance(fields.get(key), str)), "")
         vhost = fields.get("vhost", "")

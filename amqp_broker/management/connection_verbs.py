@@ -112,5 +112,5 @@ class ConnectionVerbs:
             return False
         log.info("consumer %r on channel %d of %s is cancelled for user %r", tag, number, one.peer, request.asker.name)
         cancel_consumer(channel, consumer)
-        channel.services.publisher.tell_cancelled([(channel, tag)])
+        channel.on_consumer_cancelled(consumer)
         return True

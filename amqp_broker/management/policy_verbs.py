@@ -10,7 +10,7 @@ from amqp_broker.management.definitions.exporting import LIMITS_PARAMETER, OPERA
 from amqp_broker.management.refused import not_found
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.entities import Policy
-from amqp_broker.queue_types.register import QUEUE_TYPES
+from amqp_broker.queue_types.register import type_of
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import EXCHANGES, check_policy, would_apply
 
@@ -107,7 +107,7 @@ class PolicyVerbs:
             for name in names:
                 queue = there.queues.get(name)
                 if queue is not None:
-                    yield name, QUEUE_TYPES[queue.declaration.type].policy_kind
+                    yield name, type_of(queue).policy_kind
             last = names[-1]
 
     def _exchanges(self, vhost: str) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.management.refused import not_found
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.turn.task import Steps
@@ -53,13 +52,7 @@ class QuorumView:
         """leader, term: as the member says that knows the highest term. members: what each says of itself, with
         `acknowledged_index` and `lag` (entries) as the leader says; None where none is known."""
         vhost, name = request.text("vhost"), request.text("name")
-        found = self._vhosts.get(vhost)
-        if found is None:
-            raise not_found("vhost", vhost)
-        request.asker.check_vhost(vhost)
-        queue = found.queues.get(name)
-        if queue is None:
-            raise not_found("queue", name, vhost)
+        queue = request.asker.find_queue(self._vhosts, vhost, name)
         if not lives_in_groups(queue.declaration.type):
             kind = queue.declaration.type
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is of type {kind}, which is on one node only")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amqp_broker.leases.queue_leases import group_list
-from amqp_broker.queue_types.register import QUEUE_TYPES
+from amqp_broker.queue_types.register import type_of
 from amqp_broker.turn.task import Steps
 from queues.lease_source import LeasedAt
 from queues.queue import Queue
@@ -83,7 +83,7 @@ def delayed_statistics(vhost: VHost) -> list[JsonObject]:
 
 def queue_statistics(queue: Queue, now: int) -> JsonObject:
     """Counts of one queue; sizes in octets. Those of a queue of another node are as of when its home was asked last."""
-    queue_type = QUEUE_TYPES[queue.declaration.type]
+    queue_type = type_of(queue)
     found: JsonObject = {
         "name": queue.name,
         "type": queue_type.name,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import ChannelException
 from amqp_broker.management import partition_verbs
 from amqp_broker.management.partition_verbs import ReadFirst, changed
-from amqp_broker.management.refused import not_found, precondition
+from amqp_broker.management.refused import precondition
 from amqp_broker.management.request import Request
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.awaited_read import AwaitedRead
@@ -47,15 +47,7 @@ class StreamVerbs:
         }
 
     def _queue(self, request: Request) -> Queue:
-        vhost, name = request.text("vhost"), request.text("name")
-        found = self._vhosts.get(vhost)
-        if found is None:
-            raise not_found("vhost", vhost)
-        request.asker.check_vhost(vhost)
-        queue = found.queues.get(name)
-        if queue is None:
-            raise not_found("queue", name, vhost)
-        return queue
+        return request.asker.find_queue(self._vhosts, request.text("vhost"), request.text("name"))
 
     def _source(self, request: Request) -> tuple[Queue, StreamSource]:
         queue = self._queue(request)

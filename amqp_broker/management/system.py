@@ -44,7 +44,7 @@ from amqp_broker.protocol.constants import FRAME_OVERHEAD
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import EXPECTED_ERRORS, Awaited, Steps, Task
-from queues.message import SEPARATE_BODY_BYTES, Message, build_message, header_frame, make_message
+from queues.message import SEPARATE_BODY_BYTES, Address, Message, build_message, header_frame, make_message
 
 if TYPE_CHECKING:
     from amqp_broker.audit.audit_log import AuditLog
@@ -248,7 +248,7 @@ class System:
             name = correlation_id.encode("utf-8", "surrogateescape")
             properties = b"\x84\x00" + _JSON_PROPERTIES[2:] + bytes([len(name)]) + name
         key = reply_to.encode("utf-8", "surrogateescape")
-        address = broker.store.pager.addresses.find(b"\x00" + bytes([len(key)]) + key)
+        address = Address(b"\x00" + bytes([len(key)]) + key)
         now, size = self._clock.now, sum(map(len, octets))
         if size < SEPARATE_BODY_BYTES:
             answer = build_message(address, properties, b"".join(octets), False, -1, -1, now)

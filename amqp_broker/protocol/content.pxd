@@ -18,10 +18,8 @@ cdef class ContentScanner:
     cdef public long long expiration
     cdef public Py_ssize_t headers_start
     cdef public Py_ssize_t headers_end
-    cdef public Py_ssize_t reply_to_start
-    cdef public Py_ssize_t reply_to_end
-    cdef public Py_ssize_t user_id_start
-    cdef public Py_ssize_t user_id_end
+    cdef public bint has_reply_to
+    cdef public bint has_user_id
     cdef public Py_ssize_t expiration_start
     cdef public Py_ssize_t expiration_end
 

@@ -13,7 +13,6 @@ if not cython.compiled:
     from amqp_broker.octets.buffer import get_u16, get_u32
 
 #: Fixed part of a content header's payload: class id, weight, body size.
-FIXED_HEADER_BYTES = 12
 
 _CONTENT_TYPE = 1 << 15
 _CONTENT_ENCODING = 1 << 14
@@ -41,7 +40,7 @@ class ContentScanner:
     """Facts of the header that was scanned last.
 
     headers_start, headers_end: the headers table without its length, relative to the scanned octets; 0 when absent.
-    reply_to_start/end, user_id_start/end: likewise. has_copies: a header is named CC or BCC. has_capital_longs: one of
+    expiration_start, expiration_end: likewise. has_copies: a header is named CC or BCC. has_capital_longs: one of
     type L is in them; left over from before where there are none. is_special: one of these four is there, or
     an expiration that is no number.
     """
@@ -53,10 +52,8 @@ class ContentScanner:
         self.expiration = _NO_EXPIRATION
         self.headers_start = 0
         self.headers_end = 0
-        self.reply_to_start = 0
-        self.reply_to_end = 0
-        self.user_id_start = 0
-        self.user_id_end = 0
+        self.has_reply_to = False
+        self.has_user_id = False
         self.expiration_start = 0
         self.expiration_end = 0
         self.has_copies = False
@@ -87,8 +84,8 @@ class ContentScanner:
         self.expiration = _NO_EXPIRATION
         self.headers_start = 0
         self.headers_end = 0
-        self.reply_to_end = 0
-        self.user_id_end = 0
+        self.has_reply_to = False
+        self.has_user_id = False
         self.has_copies = False
         self.is_special = False
         if position + 2 > end:
@@ -124,9 +121,8 @@ class ContentScanner:
         if flags & _CORRELATION_ID:
             position = self._skip_short(data, position, end)
         if flags & _REPLY_TO and position >= 0:
-            self.reply_to_start = position + 1
             position = self._skip_short(data, position, end)
-            self.reply_to_end = position
+            self.has_reply_to = True
             self.is_special = True
         if flags & _EXPIRATION and position >= 0:
             self.expiration_start = position + 1
@@ -142,9 +138,8 @@ class ContentScanner:
         if flags & _TYPE and position >= 0:
             position = self._skip_short(data, position, end)
         if flags & _USER_ID and position >= 0:
-            self.user_id_start = position + 1
             position = self._skip_short(data, position, end)
-            self.user_id_end = position
+            self.has_user_id = True
             self.is_special = True
         if flags & _APP_ID and position >= 0:
             position = self._skip_short(data, position, end)

@@ -52,13 +52,12 @@ class Owner(Protocol):
     @property
     def exclusive_queues(self) -> dict[Queue, None]: ...
 
-    @property
-    def vhost(self) -> object: ...
+    def is_in(self, vhost: object) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDeclaration:
-    """A queue as it was declared. `owner` is the connection that an exclusive queue belongs to; `type` is in force also
+    """A queue as it was declared. `owner`: of an exclusive queue; `type` is in force also
     where the arguments have none. part_of: the stream of which it is a partition, "" for none."""
 
     name: str

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.classic.type import ClassicType
 from amqp_broker.queue_types.queue_type import QueueType, TypeHost
 from amqp_broker.queue_types.quorum.type import QuorumType
 from amqp_broker.queue_types.stream.type import StreamType
 from queues.arguments import ArgumentError, read_string
+
+if TYPE_CHECKING:
+    from queues.queue import Queue
 
 QUEUE_TYPES: dict[str, type[QueueType]] = {
     ClassicType.name: ClassicType,
@@ -46,6 +50,11 @@ def type_named(name: str) -> type[QueueType]:
     if found is None:
         raise UnsupportedQueueType(f"unknown queue type '{name}'; known are {', '.join(QUEUE_TYPES)}")
     return found
+
+
+def type_of(queue: Queue) -> type[QueueType]:
+    """The type of a queue."""
+    return QUEUE_TYPES[queue.declaration.type]
 
 
 def lives_in_groups(name: str) -> bool:

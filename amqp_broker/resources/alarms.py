@@ -110,7 +110,8 @@ class Alarms:
         is_blocked = connection.has_published and (self.is_on or self._blocking_home(connection) is not None)
         if (connection in self._told) == is_blocked or connection.state != OPEN:
             return
-        if "connection.blocked" not in connection.session.capabilities:
+        session = connection.session
+        if session is None or "connection.blocked" not in session.capabilities:
             return
         if is_blocked:
             self._told[connection] = None

@@ -317,8 +317,9 @@ class RunningBroker(Startable):
 
         lets go of the pipe, so that the broker still ends with its real parent.
         """
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
+        process = self._process
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
 
 
 def running(

@@ -1,7 +1,8 @@
 """Brokers that are forked by a process of their own which has loaded everything already, the fork server
 (amqp_broker/cli/fork_server.py): the second broker of a program starts in a tenth of the first one's time.
 
-There is one fork server for each program, started with its first broker and ended with the program.
+There is one fork server for each program, started with its first broker and ended with the program; two where threads
+of it differ in what they hand down.
 
 Invariants:
 1. A ForkedProcess is to its user what a `subprocess.Popen` is, but for what docs/embedding.md names.
@@ -239,10 +240,12 @@ def fork(
 
 def _fork_server(environment: Mapping[str, str]) -> ForkServer:
     """The one that there is, or the one that takes its place."""
-    global _server
+    global _server, _other
     _replaced[:] = [each for each in _replaced if each.is_there]
-    if _server is not None and not _server.serves(environment):
-        _replace_fork_server()
+    if _server is None or not _server.serves(environment):
+        _server, _other = _other, _server  # threads may differ in what they hand down, and take turns
+        if _server is not None and not _server.serves(environment):
+            _replace_fork_server()
     if _server is None:
         _server = ForkServer(environment)
     return _server
@@ -258,9 +261,12 @@ def _replace_fork_server() -> None:
 
 def forget_after_fork() -> None:
     """In a forked copy of the program: the fork servers are the original's."""
-    global _guard
+    global _guard, _server, _other
     _guard = threading.Lock()
-    _replace_fork_server()
+    for each in (_server, _other):
+        if each is not None:
+            each.close()
+    _server = _other = None
     _replaced.clear()
 
 
@@ -308,7 +314,7 @@ def _let_go(answers: socket.socket, watched: int) -> None:
 @atexit.register
 def _close() -> None:
     """Takes no guard: a thread that is starting a broker now finds the fork server gone."""
-    servers = [*_replaced] if _server is None else [*_replaced, _server]
+    servers = [each for each in (*_replaced, _other, _server) if each is not None]
     for each in servers:
         each.close()
     for each in servers:
@@ -317,6 +323,8 @@ def _close() -> None:
 
 IS_POSSIBLE = _is_possible()
 _server: ForkServer | None = None
+#: The one that was used before it, for who wants that again.
+_other: ForkServer | None = None
 #: They wait for the ends of their brokers.
 _replaced: list[ForkServer] = []
 _guard = threading.Lock()

@@ -74,7 +74,9 @@ class _RemoteOwner:
     """The owner of an exclusive queue whose connection is another node's."""
 
     exclusive_queues: ClassVar[dict[Queue, None]] = {}
-    vhost = None
+
+    def is_in(self, vhost: object) -> bool:
+        return False
 
 
 REMOTE_OWNER = _RemoteOwner()
@@ -463,7 +465,7 @@ class Broker:
         if not record.durable and record.home == self.replication.own_node:
             self._fleeting.add(record.queue_id)
         if record.exclusive and record.home == self.replication.own_node:
-            if owner is None or owner is REMOTE_OWNER or owner.vhost is not vhost:
+            if owner is None or not owner.is_in(vhost):
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
             owner.exclusive_queues[queue] = None
@@ -471,9 +473,9 @@ class Broker:
 
     def _declared_again(self, queue: Queue, record: QueueRecord) -> None:
         """A stream has more partitions than before, and says so in its arguments."""
-        if queue.declaration.arguments.raw != record.arguments_raw:
-            declaration = replace(queue.declaration, arguments=decode_table(record.arguments_raw))
-            queue.declared(declaration, self.clock.now)
+        declaration = queue.declaration
+        if declaration.arguments.raw != record.arguments_raw:
+            queue.declared(replace(declaration, arguments=decode_table(record.arguments_raw)), self.clock.now)
 
     def add_partitions(self, vhost: VHost, name: str) -> None:
         """Make a stream and its partitions as the metadata have them, so far as they are not there."""

@@ -44,11 +44,11 @@ from exchanges.router import ExchangeEntry
 from queues.arguments import ArgumentError, WrongArgument
 
 if TYPE_CHECKING:
+    from amqp_broker.flow.declarer import Declarer
     from amqp_broker.metadata.stream import Proposal
     from amqp_broker.protocol import methods
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
-    from amqp_broker.vhosts.declarer import Declarer
     from queues.queue import Queue
 
 _RESERVED = "amq."

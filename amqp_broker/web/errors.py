@@ -5,7 +5,6 @@ Invariant: every refusal is an ApiError made here, so that one table says what t
 
 from __future__ import annotations
 
-import http
 from collections.abc import Mapping
 
 from amqp_broker.client.errors import ClientError
@@ -103,7 +102,3 @@ def of_amqp(error: ClientError) -> ApiError:
     if error.reply_code:
         return bad_request(error.reply_text)
     return node_gone(str(error))
-
-
-def phrase_of(status: int) -> str:
-    return http.HTTPStatus(status).phrase

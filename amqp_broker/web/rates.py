@@ -104,11 +104,6 @@ class History:
     def add(self, at: int, values: Counters) -> None:
         self._ring.append(Reading(at, values))
 
-    def last_two(self) -> tuple[Reading | None, Reading | None]:
-        """The one before the newest, and the newest."""
-        ring = self._ring
-        return (ring[-2] if len(ring) > 1 else None, ring[-1] if ring else None)
-
     def readings(self) -> list[Reading]:
         return list(self._ring)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.node_client import NodeClient
-from amqp_broker.web.rates import History
+from amqp_broker.web.rates import History, Reading
 
 REUSED_S: Final = 1.0
 #: What all members know alike: the other counts are each node's own.
@@ -27,7 +27,7 @@ class Totals:
         self._guard = threading.Lock()
         self._last: JsonObject | None = None
         self._until = 0.0
-        self.history = History()
+        self._history = History()
 
     def read(self) -> JsonObject:
         """The counts, at most a second older than the node's. Raises SystemRequestError, NodeGone."""
@@ -42,7 +42,11 @@ class Totals:
         with self._guard:
             self._last = self._ask()
             self._until = self._clock() + REUSED_S
-        self.history.add(int(time.time() * 1000) - self._last.get("age_ms", 0), sums_of(self._last))
+        self._history.add(int(time.time() * 1000) - self._last.get("age_ms", 0), sums_of(self._last))
+
+    def readings(self) -> list[Reading]:
+        """What was sampled, the oldest first."""
+        return self._history.readings()
 
     def forget(self) -> None:
         with self._guard:

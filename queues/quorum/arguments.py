@@ -12,6 +12,8 @@ from dataclasses import replace
 
 from queues.arguments import (
     MAX_TIME_MS,
+    OF_CLASSIC_QUEUES,
+    OF_STREAMS,
     RETRY_ARGUMENTS,
     ArgumentError,
     QueueArguments,
@@ -34,20 +36,7 @@ RETRY_TYPE, RETRY_MIN, RETRY_MAX = RETRY_ARGUMENTS
 RETRY_TYPES = {each.name.lower(): each for each in RetryType}
 
 _STRATEGIES = ("at-most-once", "at-least-once")
-_OF_OTHER_TYPES = (
-    "x-queue-mode",
-    "x-queue-version",
-    "x-queue-master-locator",
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-stream-compact",
-    "x-stream-compression",
-    "x-stream-filter-size-bytes",
-    "x-stream-key",
-    "x-stream-tombstone-age",
-    "x-initial-cluster-size",
-    "x-stream-partitions",
-)
+_OF_OTHER_TYPES = (*OF_CLASSIC_QUEUES, *OF_STREAMS)
 
 
 def _strategy(value: object) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import cython
 
 from queues.page import AddressBook
-from queues.quorum.commands import VERSION, get_batch_head
+from queues.quorum.commands import ENQUEUE, LEADERS_FIRST, LEADERS_LAST, VERSION, get_batch_head
 from queues.quorum.reader import Reader
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if not cython.compiled:
     from queues.quorum.commands import get_command
     from queues.quorum.traffic import read_message
 
-#: The kinds of commands of which one is read here, and others are a leader's (commands.py).
-_ENQUEUE = 3
-_LEADERS_FIRST, _LEADERS_LAST = 16, 18
+# As integers of this module, which a compiled one compares in C.
+_ENQUEUE = ENQUEUE
+_LEADERS_FIRST, _LEADERS_LAST = LEADERS_FIRST, LEADERS_LAST
 
 
 class BatchReader:

@@ -54,7 +54,8 @@ _HEAD_BYTES = 5
 
 _OPEN_QUEUE = 1
 _DROP_QUEUE = 2
-_ENQUEUE = 3
+ENQUEUE = 3
+_ENQUEUE = ENQUEUE
 _SETTLE = 4
 _ATTACH = 5
 _DETACH = 6
@@ -64,6 +65,8 @@ _PURGE = 9
 _TICK = 16
 _NODE_DOWN = 17
 _DISPATCHED = 18
+#: The kinds that are a leader's, and no node's.
+LEADERS_FIRST, LEADERS_LAST = _TICK, _DISPATCHED
 #: From here on kinds are those of queues/stream/commands.py, of cursor_commands.py, and the two below; those between
 #: are the leader's.
 _STREAMS = stream_commands.OPEN_STREAM

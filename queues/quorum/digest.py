@@ -83,7 +83,7 @@ def entries_of(ready: Ready, queue_id: int, pager: Pager) -> Iterator[Entry]:
         yield from sorted([*inside, *late], key=lambda entry: entry.sequence) if late else inside
     yield from loose[place:]
     if ready.pages is not None and ready.tail.count:
-        yield from Page(bytes(ready.tail.buffer.view()), 0, 0, 0, 0).entries(pager.addresses)
+        yield from Page(ready.tail.octets(), 0, 0, 0, 0).entries(pager.addresses)
 
 
 def _octets_of(entry: Entry) -> bytes:

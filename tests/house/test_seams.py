@@ -5,8 +5,10 @@ a connection is to what handles its frames. Who stands in another room calls a m
 
 What is used is given to who uses it: nobody takes a part out of a part of a part. A record is no part, and what it
 holds stands as near as itself: what says of itself that it does nothing and does not change (a frozen dataclass, a
-NamedTuple, an enum), a value of Python's, and Services, the bundle of parts that handlers are given. Which class
-something is of is read off annotations and constructors; what says nothing of it is taken for a part.
+NamedTuple, an enum), a value of Python's, and the bundles of parts that handlers (Services) and types of queues
+(TypeHost) are given. To look at what a list or a dictionary of another has is to look at that other; to change it is
+for its owner. Which class something is of is read off annotations and constructors; what says nothing of it is taken
+for a part.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ SET_FROM_OUTSIDE: frozenset[str] = frozenset(
 #: How often somebody reaches through the node into one of its parts (node.x.y). May only fall.
 MOST_THROUGH_NODE = 5
 #: How often somebody reaches into the parts of parts (self.a.b.c, name.a.b.c; see `deep`). May only fall.
-MOST_DEEP = 41
+MOST_DEEP = 5
 #: How many fields begin as None, against their type. May only fall.
-MOST_LATE = 4
+MOST_LATE = 0
 
 
 def any_in(text: str) -> Iterator[tuple[int, bool]]:
@@ -144,12 +146,16 @@ def chains(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
                 yield each.lineno, [part.id, *reversed(names)]
 
 
+#: What types of queues are given of a node, in one bundle, as handlers are given Services.
+_BUNDLES = ("TypeHost",)
+
+
 def _is_record(of: ast.ClassDef) -> bool:
-    """What holds others and does nothing itself: a frozen dataclass, a NamedTuple, an enum, or Services, which are the
-    parts that handlers are given in one bundle."""
+    """What holds others and does nothing itself: a frozen dataclass, a NamedTuple, an enum, or a bundle of parts."""
     frozen = any("dataclass(" in (text := ast.unparse(each)) and "frozen=True" in text for each in of.decorator_list)
     bases = {ast.unparse(each).rpartition(".")[2] for each in of.bases}
-    return frozen or of.name.endswith("Services") or bool(bases & {"NamedTuple", "IntEnum", "Enum"})
+    is_bundle = of.name.endswith("Services") or of.name in _BUNDLES
+    return frozen or is_bundle or bool(bases & {"NamedTuple", "IntEnum", "Enum"})
 
 
 def _type_name(of: ast.expr | None, given: dict[str, str] | None = None) -> str:
@@ -157,6 +163,9 @@ def _type_name(of: ast.expr | None, given: dict[str, str] | None = None) -> str:
     its own, and of a field of that "Class.field"; else ""."""
     if isinstance(of, ast.BinOp):
         return _type_name(of.left, given)
+    if isinstance(of, ast.Subscript):
+        name = ast.unparse(of.value)
+        return name if name in _CONTAINERS else ""
     if isinstance(of, ast.Constant):
         return of.value.partition(" ")[0] if given is None and isinstance(of.value, str) else type(of.value).__name__
     if isinstance(of, ast.Call):
@@ -203,6 +212,14 @@ def _fields(of: ast.ClassDef) -> dict[str, str]:
 
 #: What Python has of its own: values, whose methods are nobody's parts.
 _VALUES = ("int", "float", "str", "bytes", "bool", "NoneType")
+#: Those that can be changed, and by what: to look into one is to look at who has it, to change it is for its owner.
+_CONTAINERS = ("dict", "list", "set", "deque", "tuple")
+_CHANGES = frozenset(
+    (
+        "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove",
+        "reverse", "setdefault", "sort", "update",
+    )
+)  # fmt: skip
 
 
 class _Known(NamedTuple):
@@ -220,6 +237,11 @@ class _Known(NamedTuple):
         if name in self.fields.get(of, ()):
             return self.fields[of][name]
         return next(filter(None, (self.field(base, name) for base in self.bases.get(of, ()) if base != of)), "")
+
+    def of_container(self, of: str) -> bool:
+        """Whether it is one of Python's containers."""
+        owner, _, field = of.rpartition(".")
+        return (self.field(owner, field) if owner else of) in _CONTAINERS
 
     def is_record(self, of: str) -> bool:
         owner, _, field = of.rpartition(".")
@@ -247,9 +269,20 @@ def _reached(names: list[str], of: str) -> int:
     known = _known()
     parts = 0
     for name in names[1:]:
-        parts += not known.is_record(of)
+        parts += not (known.is_record(of) or (known.of_container(of) and name not in _CHANGES))
         of = known.field(of, name)
     return parts
+
+
+#: Under this name stands what the columns of a kind show.
+_SHOWN = "of its columns"
+
+
+def _shown_by(of: ast.ClassDef) -> dict[str, str]:
+    """Of a Kind[Thing, Seen] of the management, which is made of lambdas: what these are given."""
+    bases = [base for base in of.bases if isinstance(base, ast.Subscript) and ast.unparse(base.value) == "Kind"]
+    slices = [base.slice for base in bases]
+    return {_SHOWN: _type_name(slices[0].elts[1])} if slices and isinstance(slices[0], ast.Tuple) else {}
 
 
 def _scopes(tree: ast.AST, around: dict[str, str]) -> Iterator[tuple[ast.AST, dict[str, str]]]:
@@ -257,7 +290,9 @@ def _scopes(tree: ast.AST, around: dict[str, str]) -> Iterator[tuple[ast.AST, di
     for each in ast.iter_child_nodes(tree):
         known = around
         if isinstance(each, ast.ClassDef):
-            known = {**around, "self": each.name}
+            known = {**around, "self": each.name, **_shown_by(each)}
+        elif isinstance(each, ast.Lambda) and _SHOWN in around:
+            known = {**around, **{given.arg: around[_SHOWN] for given in each.args.args}}
         elif isinstance(each, ast.FunctionDef):
             known = {**around, **{name: of for name, of in _parameters(each).items() if name != "self"}}
         if isinstance(each, ast.Attribute):
@@ -317,5 +352,7 @@ def test_the_checks_find_what_they_are_for() -> None:
     assert (_through_node(tree), [chain for _, chain in deep(tree)]) == (1, ["self.a.b.c"])
     near = ast.parse("import os\nos.a.b.c\ndef f(one: ChannelServices, other: Node):\n one.a.b.c\n other.a.b.c\n")
     assert [chain for _, chain in deep(near)] == ["other.a.b.c"], "what a bundle holds is near, a module is nobody"
+    lists = ast.parse("def f(one: Client):\n one.clients.dirty.append(one)\n one.clients.dirty.copy()\n")
+    assert [chain for _, chain in deep(lists)] == ["one.clients.dirty.append"], "it changes its list itself"
     assert [(owner, name) for _, owner, name in set_from_outside(tree)] == [("self.a.b", "c"), ("other", "g")]
     assert list(any_in("a: Any = 1\nb: Any = 2  # why\nc: Many\nfrom typing import Any\n")) == [(1, False), (2, True)]

@@ -135,10 +135,12 @@ def test_one_whose_place_is_taken_stays_for_its_brokers() -> None:
     process, server = first.process, os.pidfd_open(parent_of(first.process.pid))
     before = os.umask(0o027)
     try:
-        with amqp_broker.running() as second:
-            assert status_of(second.process.pid, "Umask") == "0027"
-            assert parent_of(second.process.pid) != parent_of(process.pid)
-            assert first.is_running
+        for mask in (0o027, 0o077):
+            os.umask(mask)
+            with amqp_broker.running() as another:
+                assert status_of(another.process.pid, "Umask") == f"{mask:04o}"
+                assert parent_of(another.process.pid) != parent_of(process.pid)
+                assert first.is_running
     finally:
         os.umask(before)
     assert not select.select([server], [], [], 0)[0]
@@ -146,6 +148,20 @@ def test_one_whose_place_is_taken_stays_for_its_brokers() -> None:
     assert process.returncode == 0
     wait_for(server)
     os.close(server)
+
+
+def test_threads_that_hand_down_something_else_take_turns_with_two() -> None:
+    usual = os.umask(0o027)
+    servers = []
+    try:
+        for mask in (0o027, usual, 0o027, usual):
+            os.umask(mask)
+            with amqp_broker.running() as broker:
+                servers.append(parent_of(broker.process.pid))
+    finally:
+        os.umask(usual)
+    assert servers[:2] == servers[2:]
+    assert servers[0] != servers[1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to become another user")

@@ -195,12 +195,13 @@ def _do(
 def run_job(connection: Connection, user: str, move: Move | Replay) -> None:
     """Do it, show how far it is, and say what came of it."""
     mover = move.begin(connection, user, time.monotonic, time.sleep)
+    progress = mover.progress
     try:
         with _until_interrupted(mover), _bar() as advance:
             mover.run(advance)
     finally:
-        say(mover.progress.told())
-    for place, count in mover.progress.by_place.items():
+        say(progress.told())
+    for place, count in progress.by_place.items():
         say(f"  {count} to {place}")
 
 

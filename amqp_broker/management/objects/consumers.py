@@ -56,7 +56,7 @@ class Consumers(Kind[ChannelConsumer, ChannelConsumer]):
             "node": self.node_name,
             "peer_host": connection.peer.host,
             "peer_port": connection.peer.port,
-            "user": connection.session.user,
+            "user": channel.session.user,
         }
 
     def things(self, scope: Scope, after: Cursor | None) -> Things[ChannelConsumer]:

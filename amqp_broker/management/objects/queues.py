@@ -16,7 +16,7 @@ from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.fields import encode_timestamp
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.protocol.properties import read_property
-from amqp_broker.queue_types.register import QUEUE_TYPES
+from amqp_broker.queue_types.register import type_of
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import matching_policies
@@ -53,7 +53,7 @@ class Seen:
     def figures(self) -> JsonObject:
         """See QueueType."""
         if self._figures is None:
-            self._figures = QUEUE_TYPES[self.queue.declaration.type].figures(self.queue)
+            self._figures = type_of(self.queue).figures(self.queue)
         return self._figures
 
     @property
@@ -247,12 +247,12 @@ class Queues(VhostThings[Queue, Seen]):
         return queue.home or self._leader(queue) or self.broker.own_node
 
     def _leader(self, queue: Queue) -> str | None:
-        if not QUEUE_TYPES[queue.declaration.type].lives_in_groups:
+        if not type_of(queue).lives_in_groups:
             return None
         return str(cast("QuorumQueue", queue).group.leader or "")
 
     def _members(self, queue: Queue) -> list[str] | None:
-        if not QUEUE_TYPES[queue.declaration.type].lives_in_groups:
+        if not type_of(queue).lives_in_groups:
             return None
         return sorted(cast("QuorumQueue", queue).group.members())
 
@@ -271,7 +271,7 @@ class Queues(VhostThings[Queue, Seen]):
         known = self._policies.get(key)
         if known is not None and known[0] == metadata.policy_generation:
             return known[1]
-        found = matching_policies(metadata, declaration.vhost, QUEUE_TYPES[declaration.type].policy_kind, governed)
+        found = matching_policies(metadata, declaration.vhost, type_of(queue).policy_kind, governed)
         if len(self._policies) >= 10_000:
             self._policies.clear()
         self._policies[key] = (metadata.policy_generation, found)

@@ -25,6 +25,7 @@ cdef class CommandSink(WriteGroup):
 
     cpdef object submit(self, object command, object receipt=*)
     cpdef void touch(self) except *
+    cpdef void add_settling(self, ProxyConsumer delivery_owner) except *
     cpdef void limit_rest(self, int rest_ms) except *
     @cython.locals(settling=list, delivery_owner=ProxyConsumer)
     cpdef void flush(self, object receipt=*) except *

@@ -135,6 +135,11 @@ class CommandSink(WriteGroup):
     def touch(self) -> None:
         """There is something to settle: `flush` has to be called at the end of this turn."""
 
+    def add_settling(self, delivery_owner: ProxyConsumer) -> None:
+        """A consumer has something to settle, for the first time since it was flushed."""
+        self.settling.append(delivery_owner)
+        self.touch()
+
     def limit_rest(self, rest_ms: int) -> None:
         """A consumer's settlements may rest for so long at most."""
         if rest_ms < self.rest_ms:
@@ -320,11 +325,7 @@ class CommandSink(WriteGroup):
 
     def cancel(self, delivery_owner: ProxyConsumer) -> None:
         """The broker ends a consumer; what it held is not its any more."""
-        delivery_owner.is_ended = True
-        delivery_owner.forget()
-        consumer = delivery_owner.consumer
-        delivery_owner.proxy.consumers.pop(consumer, None)
-        consumer.on_queue_gone()
+        delivery_owner.cancel()
 
     # -- the end of an epoch -------------------------------------------------------------------------------------------
 

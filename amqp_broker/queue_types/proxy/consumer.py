@@ -181,6 +181,13 @@ class ProxyConsumer:
         self.waiting.clear()
         self.waiting_bytes = 0
 
+    def cancel(self) -> None:
+        """The broker ends it; what it held is not its any more."""
+        self.is_ended = True
+        self.forget()
+        self.proxy.forget_consumer(self.consumer)
+        self.consumer.on_queue_gone()
+
     def forget(self) -> None:
         """What it has got, and has not settled, is no longer its: the stream's epoch is over."""
         self.waiting.clear()
@@ -201,8 +208,7 @@ class ProxyConsumer:
             self._how = how
         if not self.is_settling:
             self.is_settling = True
-            self.sink.settling.append(self)
-            self.sink.touch()
+            self.sink.add_settling(self)
         self._unsettled += 1
         self._limit_rest()
         if self._first:

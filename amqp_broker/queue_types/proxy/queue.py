@@ -124,6 +124,10 @@ class QueueProxy(Queue):
         else:
             self.sink.detach(delivery_owner, gives_back)
 
+    def forget_consumer(self, consumer: object) -> None:
+        """The broker has ended it."""
+        self.consumers.pop(consumer, None)
+
     def count_unseen(self, consumer: Consumer) -> int:
         """See Queue: those that wait here."""
         delivery_owner = self.consumers.get(consumer)

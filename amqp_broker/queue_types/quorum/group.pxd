@@ -19,6 +19,7 @@ cdef class QueueGroup(CommandSink):
     cdef public QueueGroupMachine machine
     cdef public Group raft
     cdef public OwnStream stream
+    cdef readonly str own_node
     cdef public object letters
     cdef public object host
     cdef object _metadata

@@ -187,9 +187,10 @@ class QueueGroup(CommandSink):
         self.machine = machine
         self.raft = raft
         # A session above all that the log knows of earlier runs, and none that only others know of.
-        newest = _newest_session(raft, machine, groups.own_node)
+        self.own_node = groups.own_node
+        newest = _newest_session(raft, machine, self.own_node)
         session = session_above(newest, now << SESSION_BITS, host.random_bytes)
-        self.stream = OwnStream(groups.own_node, session)
+        self.stream = OwnStream(self.own_node, session)
         machine.begin_session(session)
         while machine.discard_some(now):  # queues that were dropped in the part of the log that was applied again
             pass
@@ -253,7 +254,7 @@ class QueueGroup(CommandSink):
         """The other nodes that are to be members."""
         metadata = self._metadata
         names = self._groups.members_of(self.group_id) or sorted(metadata.members())
-        return [name for name in names if name != self._groups.own_node]
+        return [name for name in names if name != self.own_node]
 
     def draw_number(self) -> int:
         """One that no earlier run has had: it does not depend on a clock."""
@@ -429,7 +430,7 @@ class QueueGroup(CommandSink):
 
     def _look_at_members(self, now: int) -> None:
         """Whether this node is a member of the group, or a guest, may be another thing than before."""
-        raft, guest, own = self.raft, self.guest, self._groups.own_node
+        raft, guest, own = self.raft, self.guest, self.own_node
         members = self._groups.members_of(self.group_id)
         if self._left_term and raft.last_index != self._left_at:
             self._left_term = 0  # somebody has added it again since, and counts on what it has got
@@ -668,7 +669,7 @@ class QueueGroup(CommandSink):
         if self.raft.is_leader:
             self.compare()
             for name in self.machine.open_sessions():
-                if name != self.stream.origin and not self._groups.is_linked(name):
+                if name != self.own_node and not self._groups.is_linked(name):
                     self._gone.setdefault(name, now)
 
     # -- output --------------------------------------------------------------------------------------------------------
@@ -702,7 +703,7 @@ class QueueGroup(CommandSink):
             return
         if self._has_waited(now):
             guest = self.guest
-            newest = self.machine.last_session_of(self.stream.origin) if guest is None else guest.newest_session
+            newest = self.machine.last_session_of(self.own_node) if guest is None else guest.newest_session
             if newest > self.stream.session:  # of an earlier run, when the clock was ahead of what it is now
                 self._reopen(self._session_above(newest, now))
             self.stream.resend()
@@ -782,7 +783,7 @@ class QueueGroup(CommandSink):
 
     def _is_own_entry(self, index: int, term: int) -> bool:
         """Whether the entry there, which is applied, is of this term, in which this node leads or has led."""
-        found = self.raft.member.log.term_at(index)
+        found = self.raft.term_at(index)
         return found == term or (found is None and self.raft.is_leader and self.raft.term == term)
 
     def _is_past(self, due: int, now: int) -> bool:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.queue_types.quorum.group import QueueGroup
 from amqp_broker.settings.workers import node_of_worker
-from queues.pager import Pager
 from queues.quorum.machine import QueueGroupMachine
 from raft.host import RaftHost
 
@@ -186,10 +185,7 @@ class QuorumGroups:
     def open(self, members: tuple[str, ...], now: int) -> None:
         """See Replication's QueueGroups. Raises CorruptLog."""
         for group_id in range(1, self._config.queue_groups + 1):
-            common = self._host.store.pager
-            pager = Pager(
-                common.page_store, common.budget_bytes, common.page_bytes, common.head_messages, common.head_bytes
-            )
+            pager = self.pagers[0].another()  # of the node's
             machine = QueueGroupMachine(self.own_node, pager, self._config.stream_direct_bytes)
             raft = self._raft.open_group(group_id, machine, members, now, machine.placer)
             if self.has_lists:

@@ -113,8 +113,7 @@ class RemoteConsumer(NumberedConsumer):
 
     def on_queue_gone(self) -> None:
         self.is_attached = False
-        self.session.writer.put(ConsumerCancelled(self.number, Cancel.QUEUE_GONE))
-        self.session.touch()
+        self.session.tell_cancelled(self)
         self.let_go()
 
     def let_go(self) -> None:
@@ -158,6 +157,11 @@ class HomeSession:
         """There is something to send."""
         self.is_touched = True
         self.home.touched[self] = None
+
+    def tell_cancelled(self, consumer: RemoteConsumer) -> None:
+        """The queue of a consumer is gone, and its node is told."""
+        self.writer.put(ConsumerCancelled(consumer.number, Cancel.QUEUE_GONE))
+        self.touch()
 
     # -- input -------------------------------------------------------------------------------------------------------
 

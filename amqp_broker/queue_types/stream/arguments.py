@@ -12,7 +12,7 @@ from typing import Final
 
 from amqp_broker.protocol.fields import KIND_NAMES, Table, decode_table, encode_table, table_fields
 from amqp_broker.queue_types.queue_type import Definition, OwnWords
-from queues.arguments import ArgumentError, QueueArguments, WrongArgument
+from queues.arguments import OF_CLASSIC_QUEUES, ArgumentError, QueueArguments, WrongArgument
 from queues.stream.keys import HEADER, MESSAGE_ID, ROUTING_KEY, is_key
 from queues.stream.settings import COMPRESSIONS, FILTER_BYTES, SEGMENT_BYTES, StreamSettings
 from queues.stream.shares import MOST_PARTITIONS
@@ -43,8 +43,8 @@ _LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
 #: Arguments that other types of queues have.
 _OF_OTHER_TYPES: Final = (
     "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
-    "x-max-length", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-max-priority", "x-overflow", "x-queue-mode",
-    "x-queue-version", "x-queue-master-locator", "x-single-active-consumer", "x-delivery-limit",
+    "x-max-length", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-max-priority", "x-overflow",
+    *OF_CLASSIC_QUEUES, "x-single-active-consumer", "x-delivery-limit",
     "x-quorum-initial-group-size", "x-message-deduplication", "x-deduplication-ttl", "x-consumer-timeout",
     "x-lease-expires", "x-stream-source", "x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max",
 )  # fmt: skip

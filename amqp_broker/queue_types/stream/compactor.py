@@ -46,7 +46,7 @@ class Compactor(Rewriter[Outcome]):
     def __init__(self, queue: StreamQueue, room: RewritingRoom) -> None:
         self._group = queue.group
         self._machine = queue.group.machine
-        self._node = queue.group.stream.origin
+        self._node = queue.group.own_node
         self._said = self._said_at = 0
         self._checkpointed = 0
         self._asked_for = self._asked_until = self._not_before = 0

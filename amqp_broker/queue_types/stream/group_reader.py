@@ -92,7 +92,7 @@ class GroupReader(StreamReader):
         self.generation = 0
         self.number = queue.group.new_consumer()
         self._group = queue.group
-        self._member = Member(queue.group.stream.origin, self.number)
+        self._member = Member(queue.group.own_node, self.number)
         self._settings = settings
         self._clock = settings.clock
         self._held: deque[int] = deque()

@@ -18,17 +18,19 @@ class Nudge:
     """Has the group of a stream take a checkpoint, which lets go of old places, though nothing may happen in it."""
 
     def __init__(self, queue: StreamQueue, clock: TurnClock) -> None:
-        self._queue = queue
+        self._group = queue.group
+        self._raft = queue.group.raft
+        self._queue_id = queue.queue_id
         self._clock = clock
         self._again_at = 0
 
     def takes(self) -> bool:
         """Whether one was taken now. If not, ask again soon."""
-        queue, now = self._queue, self._clock.now
-        if queue.group.raft.take_checkpoint():
+        now = self._clock.now
+        if self._raft.take_checkpoint():
             self._again_at = 0
             return True
         if now >= self._again_at:
             self._again_at = now + _AGAIN_MS  # nothing was applied since the last one: something is
-            queue.group.submit(Trim(queue.queue_id, 0))
+            self._group.submit(Trim(self._queue_id, 0))
         return False

@@ -45,7 +45,7 @@ def python_version() -> str:
 
 def show_overview(asked: Asked) -> Answer:
     view, told = read_view(asked.query), asked.services.totals.read()
-    totals, known = sums_of(told), asked.services.totals.history.readings()
+    totals, known = sums_of(told), asked.services.totals.readings()
     stats = {name: totals.get(name, 0) for name in MESSAGES}
     shown: JsonObject = {
         **_about(asked, told),

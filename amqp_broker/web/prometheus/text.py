@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
-COUNTER, GAUGE, HISTOGRAM, UNTYPED = "counter", "gauge", "histogram", "untyped"
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 Labels = Mapping[str, str]
 Number = int | float
