@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Final
 
 from amqp_broker.protocol.errors import EncodeError
-from amqp_broker.protocol.fields import Table, encode_table
+from amqp_broker.protocol.fields import Table, decode_table, encode_table
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.protocol.properties import PROPERTY_NAMES, encode_properties
 from amqp_broker.web.errors import bad_request
@@ -25,6 +26,18 @@ def to_table(values: JsonValue, name: str) -> Table:
         except (EncodeError, ValueError) as error:
             raise bad_request(f"{name}.{key}: {error}") from None
     return Table(values)
+
+
+def arguments_of(row: JsonObject) -> Table:
+    """The field table of a row's `arguments`, octet for octet: of `arguments_raw` where JSON does not say them.
+
+    Raises ApiError for values that no field holds.
+    """
+    raw = row.get("arguments_raw")
+    if raw is None:
+        return to_table(row["arguments"], "arguments")
+    octets = base64.b64decode(str(raw))
+    return decode_table(octets, max_bytes=len(octets))
 
 
 def read_properties(values: JsonValue) -> bytes:

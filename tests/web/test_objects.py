@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import math
+import struct
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amqp_broker.client import Connection
+from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.fields import Table
 from amqp_broker.testing.embedded import RunningBroker
 from tests.example_counts import examples
 from tests.web.http_client import Http, segment
@@ -55,6 +59,31 @@ def test_any_name_survives(http: Http, name: str) -> None:
         assert http("DELETE", path).status == 204, path
         assert http("DELETE", path).status in (404, 400), path
         assert http("GET", path).status == 404, path
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"\x01vd" + struct.pack(">d", math.nan),
+        b"\x01vd" + struct.pack(">d", math.inf),
+        b"\x01vT" + b"\xff" * 8,
+        b"\x01vD\x02" + struct.pack(">i", 314),
+        b"\x01vx\x00\x00\x00\x02\xff\xfe",
+        b"\x01vS\x00\x00\x00\x01\xff",
+    ],
+    ids=["not a number", "infinity", "late timestamp", "decimal", "byte array", "not UTF-8"],
+)
+def test_a_binding_is_removed_whatever_its_arguments_are(broker: RunningBroker, http: Http, field: bytes) -> None:
+    """JSON has no form for some values: what is shown of them does not name the binding to the node."""
+    bind = m.QueueBind(queue="odd", exchange="amq.headers", routing_key="key", arguments=Table({}, field))
+    with Connection.open(broker.url) as connection, connection.channel() as channel:
+        channel.call(m.QueueDeclare(queue="odd"))
+        channel.call(bind)
+        (row,) = [row for row in http.get("/queues/%2F/odd/bindings?columns=properties_key,source") if row["source"]]
+        path = f"/bindings/%2F/e/amq.headers/q/odd/{segment(row['properties_key'])}"
+        assert http("DELETE", path).status == 204
+        assert http("GET", path).status == 404
+        channel.call(m.QueueDelete(queue="odd"))
 
 
 def test_a_queue_from_its_declaration_to_its_end(http: Http) -> None:

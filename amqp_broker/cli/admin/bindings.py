@@ -11,6 +11,7 @@ from amqp_broker.cli.admin.asking import add_url_options, asking, say, speaking,
 from amqp_broker.cli.admin.json_text import arguments_option, read_arguments
 from amqp_broker.cli.admin.listing import list_command
 from amqp_broker.protocol import methods as m
+from amqp_broker.web.field_values import arguments_of
 from amqp_broker.web.properties_key import properties_key
 
 C = TypeVar("C", bound=Callable[..., object])
@@ -70,15 +71,16 @@ def delete_command(
     url: str,
 ) -> None:
     """Delete the binding of DESTINATION to the exchange SOURCE that has this key and these arguments."""
-    table = read_arguments(arguments)
+    named = read_arguments(arguments)
+    with asking(url) as client:  # unbinding is silent where there is none
+        found = client.request(
+            "object", kind="bindings", vhost=vhost_of(url, vhost), source=source, destination=destination,
+            destination_type="exchange" if to_exchange else "queue", properties_key=properties_key(key, named),
+        )["object"]  # fmt: skip
+    table = arguments_of(found)
     method: m.Method = m.QueueUnbind(queue=destination, exchange=source, routing_key=key, arguments=table)
     if to_exchange:
         method = m.ExchangeUnbind(destination=destination, source=source, routing_key=key, arguments=table)
-    with asking(url) as client:  # unbinding is silent where there is none
-        client.request(
-            "object", kind="bindings", vhost=vhost_of(url, vhost), source=source, destination=destination,
-            destination_type="exchange" if to_exchange else "queue", properties_key=properties_key(key, table),
-        )  # fmt: skip
     with speaking(url, vhost) as channel:
         channel.call(method)
     say(f"'{destination}' is no more bound to exchange '{source}' with the key '{key}'")

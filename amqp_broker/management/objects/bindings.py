@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from amqp_broker.management.definitions.arguments import describe_arguments
 from amqp_broker.management.objects.kind import LOOK, Cursor, Kind, Scope, Things
 from amqp_broker.management.objects.values import as_object, properties_key
+from amqp_broker.protocol.fields import Table, encode_table
 from amqp_broker.turn.task import Steps
 from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
 from exchanges.registry import DEFAULT_EXCHANGE
@@ -130,6 +132,17 @@ class Bindings(Kind[Bound, Bound]):
             elif found[0] == (wanted,):
                 return found[1]
         return None
+
+    def details(self, scope: Scope, thing: Bound) -> Steps:
+        """See Kind: `arguments_raw`, base64 of the table's octets, where JSON does not say them: so whoever removes
+        this binding names it and no other."""
+        arguments = thing.binding.arguments
+        if not arguments:
+            return {}
+        raw = arguments.raw if isinstance(arguments, Table) else encode_table(arguments)
+        described = describe_arguments(raw)
+        return {"arguments_raw": described["arguments_raw"]} if "arguments_raw" in described else {}
+        yield
 
 
 class _Keyed(tuple[str, Binding]):

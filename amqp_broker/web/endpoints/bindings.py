@@ -18,7 +18,7 @@ from amqp_broker.web.endpoints.exchange_names import exchange_of
 from amqp_broker.web.endpoints.lists import read_objects, show_rows
 from amqp_broker.web.endpoints.queues import require
 from amqp_broker.web.errors import object_not_found
-from amqp_broker.web.field_values import to_table
+from amqp_broker.web.field_values import arguments_of, to_table
 from amqp_broker.web.path import encode
 from amqp_broker.web.properties_key import properties_key
 
@@ -142,7 +142,7 @@ def make_binding(kind: str) -> Callable[[Asked], Answer]:
 def remove_binding(kind: str) -> Callable[[Asked], Answer]:
     def answer(asked: Asked) -> Answer:
         row = _find(asked, kind)
-        arguments, key = to_table(row["arguments"], "arguments"), row["routing_key"]
+        arguments, key = arguments_of(row), row["routing_key"]
         if kind == QUEUE:
             method: m.Method = m.QueueUnbind(
                 queue=row["destination"], exchange=row["source"], routing_key=key, arguments=arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from amqp_broker.cli.main import main
 from amqp_broker.client import Connection
 from amqp_broker.client.errors import ConnectionClosed, ConsumerCancelled
 from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.fields import Table
 from tests.cli.admin.conftest import Command
 
 
@@ -68,6 +70,17 @@ def test_exchanges_and_bindings(command: Command) -> None:
     command.out("exchange", "delete", "to")
     command.out("queue", "delete", "sink")
     assert "'nonsense'" in command.refusal("exchange", "declare", "x", "nonsense")
+
+
+def test_a_binding_that_json_cannot_name_is_deleted(command: Command) -> None:
+    """3.14 as a decimal is shown as the number, and is another argument than that."""
+    command.out("queue", "declare", "odd")
+    arguments = Table({"v": Decimal("3.14")})
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        channel.call(m.QueueBind(queue="odd", exchange="amq.headers", arguments=arguments))
+    command.out("binding", "delete", "amq.headers", "odd", "--argument", "v=3.14")
+    assert not [row for row in command.rows("bindings", "--vhost", "/") if row["source"] == "amq.headers"]
+    command.out("queue", "delete", "odd")
 
 
 def test_consumers_are_cancelled_and_connections_closed(command: Command) -> None:
