@@ -11,7 +11,7 @@ from amqp_broker.flow.message_sizes cimport bound_of, class_of
 from amqp_broker.channel.confirms cimport Confirms, PublishReceipt
 from amqp_broker.channel.consumer cimport ChannelConsumer
 from amqp_broker.protocol.content cimport ContentScanner
-from amqp_broker.routing.routes cimport PublishRoute, RouteTable
+from amqp_broker.routing.routes cimport HeaderRoutes, PublishRoute, RouteTable
 from amqp_broker.routing.vhost cimport VHost
 from amqp_broker.turn.clock cimport TurnClock
 
@@ -106,7 +106,7 @@ cdef class Channel:
     @cython.locals(scanner=ContentScanner, now="long long", message=Message, outcome=int)
     cdef int _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except -1
     @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt, is_mandatory=bint, is_special=bint,
-                   headers=bytes)
+                   headers=bytes, by_headers=HeaderRoutes)
     cdef void _publish(self, Message message) except *
     cpdef int record_outcome(self, int outcome) except -1
     @cython.locals(number=int)

@@ -94,8 +94,7 @@ class Channel:
         self.output = connection.output
         self.scanner = connection.scanner
         self.is_closing = False
-        self.is_open = True
-        self.is_flowing = True
+        self.is_open = self.is_flowing = True
         self.last_queue: str | None = None
         # Publishing.
         self.expecting = _METHOD
@@ -348,10 +347,11 @@ class Channel:
             route = self.routes.routes[self.number]
             assert route is not None  # just found
         is_special = self.scanner.is_special or (self.bits & 2) != 0 or self.transaction is not None
-        if route.by_headers is not None and not is_special and self.vhost.taps is None:
+        by_headers = route.by_headers
+        if by_headers is not None and not is_special and self.vhost.taps is None:
             headers = self.scanner.headers_of(message.content)
             # The long way remembers what is not known.
-            route = route.by_headers.routes.get(headers, route)
+            route = by_headers.routes.get(headers, route)
         if is_special or not route.is_plain:
             self.services.publisher.publish(self, route, message)
             return

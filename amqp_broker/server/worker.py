@@ -140,7 +140,8 @@ class WorkerSide(ClusterSide):
 
     def ready(self) -> None:
         """It serves clients from now on."""
-        self._tell(READY + self._replication.own_node.encode())
+        name = self._replication.own_node
+        self._tell(READY + name.encode())
         if self._seat.is_closing:
             self._look_whether_empty()
 

@@ -12,7 +12,7 @@ cdef class QueueGroupMachine:
     cdef public dict _proposed
     cdef public object entry_waits
     cdef public object export_waits
-    cdef public object on_discarding
+    cdef object _on_discarding
     cdef bint _looks
     cdef dict __dict__  # checks put themselves in front of `apply`
 

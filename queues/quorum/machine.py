@@ -60,7 +60,7 @@ class QueueGroupMachine:
     """own_node: this node's name. pager: this group's own (its `used` counts towards the node's memory, its pages lie
     in the node's page store). stream_direct_bytes: chunks from this size on go to the files of their streams at once.
     placer: what does that, for raft's log. entry_waits, export_waits: for a page that cannot be read, until
-    somebody says `go_on`, or takes it away. on_discarding: hears that there is something for `discard_some`."""
+    somebody says `go_on`, or `export_again`."""
 
     def __init__(self, own_node: str, pager: Pager, stream_direct_bytes: int = _NOTHING) -> None:
         self.pager = pager
@@ -72,7 +72,7 @@ class QueueGroupMachine:
         self._proposed: dict[int, tuple[bytes, Batch]] = {}  # by index, what this member has proposed, as read
         self.entry_waits: Damaged | None = None
         self.export_waits: Damaged | None = None
-        self.on_discarding: Callable[[], None] | None = None
+        self._on_discarding: Callable[[], None] | None = None
         self._looks = True
 
     # -- raft's Machine ----------------------------------------------------------------------------------------------
@@ -177,10 +177,18 @@ class QueueGroupMachine:
                 stream.has_taken_over(before.streams.get(queue_id))
         self._discard_later(before)
 
+    def watch_discards(self, hear: Callable[[], None] | None) -> None:
+        """`hear`, if there is one, is called when there is something for `discard_some`."""
+        self._on_discarding = hear
+
+    def export_again(self) -> None:
+        """What `export_waits` for may be there now: the next try says."""
+        self.export_waits = None
+
     def _discard_later(self, state: GroupState) -> None:
         self._execution.discard_later(state)
-        if self.on_discarding is not None:
-            self.on_discarding()
+        if self._on_discarding is not None:
+            self._on_discarding()
 
     def abort_install(self) -> None:
         """Forget what has come."""

@@ -152,7 +152,7 @@ _NO_EFFECT = ("x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initi
 
 def argument_names() -> list[str]:
     """Each queue argument that some queue type of RabbitMQ knows."""
-    others = (*QUORUM_ARGUMENTS, *arguments._READERS, *arguments._ACCEPTED, *arguments._OF_OTHER_TYPES)
+    others = (*QUORUM_ARGUMENTS, *arguments._READERS, *arguments.OF_CLASSIC_QUEUES, *arguments._OF_OTHER_TYPES)
     return [_QUEUE_TYPE, *dict.fromkeys((*others, *_OF_OTHER_TYPES))]
 
 
@@ -174,7 +174,7 @@ def use_of(name: str) -> tuple[str, str, str]:
         except arguments.WrongArgument:
             uses.append("406: of another queue type")
         else:
-            is_known = has_effect or name in arguments._ACCEPTED or name in QUORUM_ARGUMENTS
+            is_known = has_effect or name in arguments.OF_CLASSIC_QUEUES or name in QUORUM_ARGUMENTS
             uses.append("in force" if has_effect else "no effect" if is_known else "ignored")
     if uses[0] == "no effect" and name in QUORUM_ARGUMENTS:
         uses[0] = "ignored"

@@ -58,7 +58,7 @@ class DamagedPages:
             if now - since >= _UNKNOWN_MS:
                 then(False)
             else:
-                group.host.timers.at(now + _LOOK_MS, lambda _: self._mend(damaged, then, since))
+                group.timers.at(now + _LOOK_MS, lambda _: self._mend(damaged, then, since))
 
     def _entry_mended(self, is_whole: bool) -> None:
         group, damaged = self._group, self._entry
@@ -80,11 +80,12 @@ class DamagedPages:
                   "be read and no other member has it: %s: trim the stream behind it, or have another node lead that "
                   "has it; it is tried again in %d s",
                   group.group_id, self._name(damaged), damaged.error, AGAIN_MS // 1000)  # fmt: skip
-        group.host.timers.at(group.clock.now + AGAIN_MS, lambda _: self._try_again())
+        group.timers.at(group.clock.now + AGAIN_MS, lambda _: self._try_again())
 
     def _try_again(self) -> None:
+        group = self._group
         self._export = None
-        self._group.machine.export_waits = None
+        group.machine.export_again()
         self._go_on()
 
     def _go_on(self) -> None:

@@ -22,6 +22,7 @@ cdef class QueueGroup(CommandSink):
     cdef readonly str own_node
     cdef public object letters
     cdef public object host
+    cdef public object timers
     cdef object _metadata
     cdef object _discard
     cdef object _discards
@@ -73,12 +74,13 @@ cdef class QueueGroup(CommandSink):
     @cython.locals(batches=list, filling=list, member=MemberState)
     cpdef void end_turn(self, long long now) except *
     cdef bint _let_settling_rest(self, long long now) except -1
+    @cython.locals(member=MemberState)
     cdef bint _send(self, object leader, bytes batch, long long now) except -1
     cdef bint _has_waited(self, long long now) except -1
     @cython.locals(commands=list)
     cdef void _do_chores(self, long long now) except *
     cdef bint _is_past(self, long long due, long long now) except -1
-    @cython.locals(earliest="long long")
+    @cython.locals(earliest="long long", member=MemberState)
     cpdef long long next_deadline(self) except -1
-    @cython.locals(earliest="long long")
+    @cython.locals(earliest="long long", member=MemberState)
     cdef long long _next_chore(self) except -1

@@ -200,6 +200,7 @@ class QueueGroup(CommandSink):
         self._discards = host.discards
         self._metadata = host.metadata
         self.background = host.background
+        self.timers = host.timers
         self.guest: Guest | None = None
         self._leaving: Leaving | None = None
         self._steps: Iterator[None] = iter(())  # of queues that hear that this node is no member any more
@@ -210,7 +211,7 @@ class QueueGroup(CommandSink):
         self.feeds = GuestFeeds(self, groups.send_answer)
         self._serving = self.feeds.serving
         self._discard = self.machine.discard_some
-        self.machine.on_discarding = self._discard_later
+        self.machine.watch_discards(self._discard_later)
         self._node_down_ms = config.node_down_ms
         self._role_changes = 0
         self._leads_from = 0
@@ -734,7 +735,8 @@ class QueueGroup(CommandSink):
         return True
 
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
-        if self.raft.member.is_leader:
+        member = self.raft.member
+        if member.is_leader:
             is_proposed = self.machine.propose(self.raft, batch, now)
             timings = self._groups.timings
             if timings is not None and is_proposed:
@@ -841,7 +843,8 @@ class QueueGroup(CommandSink):
             earliest = min(earliest, self._rested_until)
         if self._is_waiting and self.stream.unapplied:
             earliest = min(earliest, self._progress_at + _RESEND_MS)
-        if self.raft.member.is_leader:
+        member = self.raft.member
+        if member.is_leader:
             earliest = min(earliest, self._next_chore())
         if self.guest is not None:
             due = self.guest.next_deadline(self.clock.now)
@@ -853,8 +856,8 @@ class QueueGroup(CommandSink):
     def _next_chore(self) -> int:
         """When the leader has something to do; _NEVER."""
         earliest = _NEVER
-        due = self.machine.next_deadline()
-        if due is not None and self.raft.member.last_applied >= self._ticked:
+        due, member = self.machine.next_deadline(), self.raft.member
+        if due is not None and member.last_applied >= self._ticked:
             earliest = due
         if self.letters.is_active:
             again = self.letters.next_deadline()

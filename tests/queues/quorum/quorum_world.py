@@ -58,7 +58,7 @@ class Member:
         self.page_store = PageStore(self.disk, PAGE_SEGMENT_BYTES)
         self.pager = Pager(self.page_store, self.budget_bytes, PAGE_BYTES, self.head_messages, 1_500)
         self.machine = QueueGroupMachine(self.name, self.pager)
-        self.machine.on_discarding = self._discard
+        self.machine.watch_discards(self._discard)
 
     def _discard(self) -> None:
         """All slices at once."""

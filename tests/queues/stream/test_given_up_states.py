@@ -30,7 +30,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Group:
             for member in found.members:
                 member.checkpoint()
     for member in found.members:
-        member.machine.on_discarding = None
+        member.machine.watch_discards(None)
     assert len(stream_of(found.members[1]).log.parts()) > 10 * A_SLICE
     return found
 
@@ -75,7 +75,7 @@ def has_what_is_live(member: Member) -> None:
 def test_a_state_that_was_replaced_goes_in_slices(group: Group) -> None:
     other, member = group.members
     heard: list[None] = []
-    member.machine.on_discarding = lambda: heard.append(None)
+    member.machine.watch_discards(lambda: heard.append(None))
     install(member, other)
     assert heard, "nobody knows that there is something to do"
     assert member.machine.is_discarding
