@@ -35,7 +35,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from amqp_broker.management.node_facts import ListenerFacts
-from amqp_broker.server.descriptors import EXHAUSTED
+from amqp_broker.server.descriptors import EXHAUSTED, raise_limit
 from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all
@@ -43,6 +43,7 @@ from amqp_broker.server.worker import EMPTY, PLAIN, READY, SECURE, SERVING, WORD
 from amqp_broker.server.workers_file import folder_of, read_workers, write_workers
 from amqp_broker.settings.kinds import AUTO, MIB, Address
 from amqp_broker.settings.workers import worker_name
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +96,13 @@ def is_supervised(config: Config) -> bool:
 
 def supervise(config: Config) -> int | Seat:
     """Run all workers until SIGTERM or SIGINT. Returns the exit status, or, in each worker, its seat. Raises OSError
-    before any worker is started, StorageError for a WORKERS file that cannot be read."""
+    before any worker is started, StorageError for a WORKERS file that cannot be read, or that is there in a cluster."""
+    if config.cluster_listen or config.cluster:
+        raise StorageError(
+            f"{config.data_dir} has folders of workers, and in a cluster of several hosts a node is one process: start "
+            "it without cluster_listen and cluster, with workers = 1, until they are emptied"
+        )
+    raise_limit()
     supervisor = Supervisor(config)
     try:
         return supervisor.run()
@@ -146,6 +153,7 @@ class Supervisor:
         self._is_serving = False
         self._status = 0
         self._stop_by = 0.0
+        self._looked_at = time.monotonic()
         self._rests_until = 0.0
         self._held: deque[tuple[socket.socket, bytes]] = deque()  # clients whom no worker could take yet
         self._accepting: list[socket.socket] = []
@@ -206,7 +214,8 @@ class Supervisor:
             for number in self._wakes.recv(_MOST_OCTETS):
                 if number == signal.SIGHUP:
                     for worker in self._running():
-                        os.kill(worker.process_id, signal.SIGHUP)
+                        if worker.is_ready:  # who is not has no handler yet, and would die of it
+                            os.kill(worker.process_id, signal.SIGHUP)
                 elif number in (signal.SIGTERM, signal.SIGINT):
                     self._stop(0)
 
@@ -232,17 +241,19 @@ class Supervisor:
         return None
 
     def _start(self, worker: Worker) -> Seat | None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            self._cannot_start(worker, error)
+            return None
         # A signal that comes before the worker has handlers of its own is not to be lost.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             process_id = os.fork()
         except OSError as error:
-            log.error("worker %d cannot be started: %s", worker.number, error.strerror)
             ours.close()
             theirs.close()
-            worker.pause_s = max(FIRST_PAUSE_S, worker.pause_s)
-            self._start_later(worker)
+            self._cannot_start(worker, error)
             return None
         else:
             if process_id == 0:
@@ -252,14 +263,28 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         theirs.close()
         ours.setblocking(False)
+        try:
+            worker.watched = os.pidfd_open(process_id)
+        except OSError as error:  # nobody would hear of its end
+            ours.close()
+            os.kill(process_id, signal.SIGKILL)
+            os.waitpid(process_id, 0)
+            self._cannot_start(worker, error)
+            return None
         worker.process_id, worker.control = process_id, ours
-        worker.watched = os.pidfd_open(process_id)
         worker.is_ready = worker.is_told = False
         worker.connections = worker.taken = worker.handed = 0
         worker.word_at = 0.0
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(worker))
         self._selector.register(worker.watched, selectors.EVENT_READ, lambda: self._ended(worker))
         return None
+
+    def _cannot_start(self, worker: Worker, error: OSError) -> None:
+        worker.pause_s = max(FIRST_PAUSE_S, worker.pause_s)
+        self._start_later(worker)
+        log.error(
+            "worker %d cannot be started: %s; trying again in %g s", worker.number, error.strerror, worker.pause_s
+        )
 
     def _become(self, worker: Worker, control: socket.socket) -> Seat:
         """In the worker's process: let go of what is the supervisor's."""
@@ -406,15 +431,24 @@ class Supervisor:
     def _remove(self, worker: Worker) -> None:
         """Its folder has nothing any more."""
         del self.workers[worker.number]
-        write_workers(self._config.data_dir, [number for number in self.workers if number])
-        shutil.rmtree(folder_of(self._config.data_dir, worker.number), ignore_errors=True)
+        folder = folder_of(self._config.data_dir, worker.number)
+        try:
+            write_workers(self._config.data_dir, [number for number in self.workers if number])
+        except OSError as error:
+            log.error("%s is empty, and stays until the next start: %s", folder, error)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
         self._serve_if_ready()
 
     def _look(self) -> None:
         """Now and then: who hangs, and which clients wait."""
         now, limit_s = time.monotonic(), self._config.worker_timeout_ms / 1000
+        late_s, self._looked_at = now - self._looked_at, now
         for worker in self._running():
-            if worker.word_at and now - worker.word_at > limit_s:
+            if late_s > SILENT_S and worker.word_at:  # who stood still here cannot tell who stood still there
+                worker.word_at += late_s
+            # Before it is ready it reads its folder, and may take its time for that.
+            if worker.is_ready and worker.word_at and now - worker.word_at > limit_s:
                 log.error("worker %d has said nothing for %g s (worker_timeout): it is killed", worker.number, limit_s)
                 worker.word_at = 0.0
                 os.kill(worker.process_id, signal.SIGKILL)
@@ -470,9 +504,8 @@ class Supervisor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in EXHAUSTED:
-                    raise
-                log.error("cannot accept a client: %s; trying again in %g s: raise `ulimit -n`", error, _REST_S)
+                way_out = ": raise `ulimit -n`" if error.errno in EXHAUSTED else ""
+                log.error("cannot accept a client: %s; trying again in %g s%s", error, _REST_S, way_out)
                 self._rest()
                 self._rests_until = time.monotonic() + _REST_S
                 return
