@@ -21,7 +21,7 @@ Rule = Callable[[pytest.MonkeyPatch], None]
 
 CASES: list[tuple[Rule, type[Storm], int, int, int]] = [
     (rules.reply_before_the_sync, Storm, 1, 3, 12),
-    (rules.leader_counts_itself_before_its_sync, Storm, 91, 3, 12),
+    (rules.leader_counts_itself_before_its_sync, Storm, 34, 3, 12),
     (rules.own_vote_counts_before_its_sync, Storm, 1, 3, 12),
     (rules.votes_are_not_stored, Storm, 4, 3, 12),
     (rules.the_vote_is_forgotten_at_a_restart, ElectionStorm, 55, 5, 8),
