@@ -23,7 +23,7 @@ cdef class Leadership:
     cdef public long long disk_due_at
     cdef long long _awaited_index
     cdef bint _is_overdue
-    cdef readonly bint _is_resting
+    cdef readonly bint is_resting
     cdef long long _seen_index
     cdef long long _unsent_bytes
 

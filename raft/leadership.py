@@ -60,7 +60,7 @@ class Leadership:
         self._awaited_index = 0
         self._is_overdue = False
         # Entries that members which are not needed for a majority get later.
-        self._is_resting = False
+        self.is_resting = False  # entries wait for members that are not needed for a majority
         self._seen_index = 0
         self._unsent_bytes = 0
 
@@ -109,7 +109,7 @@ class Leadership:
         it about as soon, and the own one has it with the next sync, or `own_disk_wait_ms` later if it is not committed
         (decision 0024)."""
         member = self.member
-        if self._is_resting:
+        if self.is_resting:
             return member.commit_index < member.log.last_index
         if self._is_overdue and self._awaited_index == member.commit_index:
             return True
@@ -214,15 +214,15 @@ class Leadership:
         if self._shared:
             self._shared.clear()
         may_rest = False
-        if last_index != self._seen_index or self._is_resting:
+        if last_index != self._seen_index or self.is_resting:
             self._seen_index = last_index
             may_rest = self._choose_needed(disk_lag_ms)
         is_due = member.clock >= self.notice_at
-        if is_due and self._is_resting and commit_index < last_index:
+        if is_due and self.is_resting and commit_index < last_index:
             self._note_delay()
         concerned = member.machine.take_concerned()
         concerns_all = concerned is None
-        is_waiting = self._is_resting = False
+        is_waiting = self.is_resting = False
         notices: list[str] = []
         for name, progress in self.progress.items():
             if not progress.is_connected:
@@ -230,7 +230,7 @@ class Leadership:
             is_told_now = is_due or concerns_all or bool(concerned and name in concerned)
             if progress.next_index <= last_index or progress.state is not REPLICATE:
                 if may_rest and not (progress.is_needed or is_told_now) and progress.state is REPLICATE:
-                    self._is_resting = True
+                    self.is_resting = True
                     continue
                 self._send_entries(name, progress)
             if progress.told_commit_index < commit_index and progress.state is REPLICATE:
@@ -239,9 +239,9 @@ class Leadership:
                     notices.append(name)
                 else:
                     is_waiting = True
-        if not self._is_resting:
+        if not self.is_resting:
             self._unsent_bytes = 0
-        if not is_waiting and not self._is_resting:
+        if not is_waiting and not self.is_resting:
             self.notice_at = NEVER
         elif self.notice_at == NEVER:
             self.notice_at = member.clock + member.settings.notice_ms

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from raft.leadership import Leadership
 from tests.raft.simulation_faults import Storm
+from tests.raft.simulation_node import SimulatedNode
 
 
 class ElectionStorm(Storm):
@@ -32,3 +36,20 @@ class InstallStorm(Storm):
     faults = ("_partition", "_heal", "_crash_one", "_crash_all", "_stall", "_crash_leader")
     calm = (50, 400)
     downtime = (1, 5, 1000)
+
+
+class RestingStorm(Storm):
+    """Nobody waits for what is committed, so entries rest for members that are not needed. rested: in so many turns."""
+
+    rested = 0
+
+    def start(self, node: SimulatedNode) -> None:
+        super().start(node)
+        for machine in node.machines.values():
+            machine.concerned = ()
+
+    def turn(self, node: SimulatedNode, action: Callable[[int], object]) -> None:
+        super().turn(node, action)
+        if node.is_up:
+            roles = [group.member.role for group in node.host.groups.values()]
+            self.rested += sum(isinstance(role, Leadership) and role.is_resting for role in roles)

@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from tests.raft.hard_weather import RestingStorm
 from tests.raft.simulation_faults import Storm
 
 SEEDS = range(1, 5)
@@ -19,6 +20,13 @@ MANY_SEEDS = range(1, 501)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_seed_finds_a_violation(seed: int, size: int) -> None:
     Storm(seed, size).run()
+
+
+@pytest.mark.parametrize(("seed", "size"), [(1, 3), (2, 3), (2, 5)])
+def test_entries_that_rest_are_lost_by_no_seed(seed: int, size: int) -> None:
+    storm = RestingStorm(seed, size)
+    storm.run()
+    assert storm.rested > 10
 
 
 @pytest.mark.long
