@@ -59,8 +59,7 @@ class Leadership:
         self.disk_due_at = NEVER
         self._awaited_index = 0
         self._is_overdue = False
-        # Entries that members which are not needed for a majority get later.
-        self.is_resting = False  # entries wait for members that are not needed for a majority
+        self.is_resting = False  # there are entries that members which are not needed for a majority get later
         self._seen_index = 0
         self._unsent_bytes = 0
 
