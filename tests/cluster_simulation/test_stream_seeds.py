@@ -93,7 +93,7 @@ def test_a_seed_of_a_state_that_was_larger_than_what_a_link_may_have_on_its_way(
         (rules.positions_do_not_follow, "streams", 1),
         (rules.a_stream_does_not_know_what_a_transaction_has_given_it, "streams-power", 1),
         (rules.nothing_rests, "streams", 1),
-        (rules.an_image_has_not_what_rests, "streams-amnesia", 1),
+        (rules.an_image_has_not_what_rests, "streams-install", 5),
         (rules.keys_have_no_order, "streams-clock", 2),
         (rules.an_image_has_not_what_came_back, "streams-leader", 1),
         (rules.an_image_has_another_place, "streams", 1),
