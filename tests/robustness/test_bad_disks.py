@@ -212,14 +212,15 @@ def test_a_flipped_octet(tmp_path: Path, kind: str) -> None:
                 channel.publish("", name, b"%d" % number * 800, PERSISTENT)
             assert channel.wait_for_confirms(30) == []
         data = broker.data
-    # What the last batch wrote alone may be torn, which is no damage: more than that has to stand.
-    while _largest(data / kind).stat().st_size < 4096:
+    if kind == "journal":
+        # What the last batch wrote alone may be torn, which is no damage: other batches have to stand behind the octet.
         with Broker(tmp_path, *flags) as broker, broker.connect(timeout=30) as client:
             channel = client.channel()
             channel.confirm_select()
-            for number in range(40):
-                channel.publish("", "one", b"%d" % number * 800, PERSISTENT)
-            assert channel.wait_for_confirms(30) == []
+            for _ in range(20):
+                channel.publish("", "one", b"x" * 800, PERSISTENT)
+                assert channel.wait_for_confirms(30) == []
+            broker.kill()
     damaged = _largest(data / kind)
     octets = bytearray(damaged.read_bytes())
     octets[min(len(octets) // 2, 200)] ^= 0x10
