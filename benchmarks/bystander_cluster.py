@@ -3,6 +3,7 @@ them, and no group may get another leader, and no link be lost, however much tha
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from benchmarks.clusters import plain_children
 
 NODES = 3
 _LOST = "the link with"
+_PATIENCE_S = 30
+_LOOK_S = 0.1
 
 
 class Cohesion:
@@ -22,7 +25,7 @@ class Cohesion:
 
     def __init__(self, cluster: RunningCluster) -> None:
         self.cluster = cluster
-        self._leaders, self._lost = self._look()
+        self._leaders, self._lost = self._when_all_are_led()
 
     def check(self) -> None:
         """Raises BrokerError when something has changed since the last time."""
@@ -35,7 +38,19 @@ class Cohesion:
         if lost != lost_before:
             raise BrokerError(f"links between the nodes were lost {lost - lost_before} times: see their logs")
 
-    def _look(self) -> tuple[dict[int, tuple[str, int]], int]:
+    def _when_all_are_led(self) -> tuple[dict[int, tuple[str | None, int]], int]:
+        """The first look: a group that was just made has no leader yet, and getting one is no change. Raises
+        BrokerError when some group has none for too long."""
+        deadline = time.monotonic() + _PATIENCE_S
+        leaders, lost = self._look()
+        while any(leader is None for leader, _ in leaders.values()):
+            if time.monotonic() > deadline:
+                raise BrokerError(f"groups of the cluster have no leader after {_PATIENCE_S} s: {leaders}")
+            time.sleep(_LOOK_S)
+            leaders, lost = self._look()
+        return leaders, lost
+
+    def _look(self) -> tuple[dict[int, tuple[str | None, int]], int]:
         with SystemClient(self.cluster.nodes[-1].url) as client:
             groups = client.request("cluster.status")["groups"]
         leaders = {group["group"]: (group["leader"], group["term"]) for group in groups}
