@@ -26,7 +26,7 @@ from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.octets.buffer import Buffer
 from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.fields import Table, decode_table, encode_table
-from queues.quorum.reader import Malformed, Reader, octets_of
+from queues.quorum.reader import Malformed, octets_of, open_frame
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class PeerRequests:
 
     def _receive_answer(self, node: str, payload: bytes, now: int) -> None:
         try:
-            reader = _open(payload, "answer to a lease request")
+            reader = open_frame(payload, "answer to a lease request", _VERSION)
             number = reader.u64()
             content_type = reader.name()
             headers = decode_table(reader.octets(reader.u32()))
@@ -220,7 +220,7 @@ class PeerRequests:
 
     def _receive_request(self, node: str, payload: bytes, now: int) -> None:
         try:
-            reader = _open(payload, "lease request")
+            reader = open_frame(payload, "lease request", _VERSION)
             number = reader.u64()
             queue_id = reader.u64()
             vhost, verb = reader.name(), reader.name()
@@ -240,11 +240,3 @@ class PeerRequests:
         buffer.put_longstr(encode_table(Table(headers)))
         buffer.put_longstr(body)
         self._send_answer(node, buffer.take())
-
-
-def _open(payload: bytes, what: str) -> Reader:
-    reader = Reader(payload, what)
-    version = reader.u8()
-    if version != _VERSION:
-        raise reader.fail(f"version {version}; this program reads version {_VERSION}: update it")
-    return reader

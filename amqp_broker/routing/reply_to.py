@@ -138,9 +138,8 @@ class ReplyConsumers:
             raise PeerProtocolError(f"{node}: {error}") from error
 
     def _receive(self, node: str, reader: Reader) -> None:
-        version, kind = reader.u8(), reader.u8()
-        if version != _VERSION:
-            raise reader.fail(f"version {version}; this program reads version {_VERSION}: update it")
+        reader.check_version(_VERSION)
+        kind = reader.u8()
         if kind == _TAKEN:
             octets = reader.u64()
             reader.finish()

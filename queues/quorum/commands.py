@@ -1,8 +1,8 @@
 """Commands of a queue group, and the octets of a batch of them: what one entry of the group's log holds.
 
     batch    u8 version, u64 time, short origin, u64 session, u64 first, u64 seen, u32 n, n commands
-    command  u8 kind, u32 length of what follows, fields (put_... below, in lease_commands.py, cursor_commands.py and
-             queues/stream/commands.py, in that order)
+    command  u8 kind, u32 length of what follows, fields (codec.py; Attach has its own below, Enqueue and Settle in
+             traffic.py)
 
 The version is 2, and 3 if there is a command about a stream, or about messages that rest before they come again
 (resting.py): a program that reads 2 alone never gets one.
@@ -29,6 +29,7 @@ from queues.arguments import TIME_MAX
 from queues.message import Message
 from queues.page import AddressBook, put_message
 from queues.quorum import cursor_commands, lease_commands
+from queues.quorum.codec import FLAG, NAME, U32, U64, Codec, Field, codec_of, readers_of, writers_of
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.lease_commands import LeaseCommand
 from queues.quorum.reader import U64_MAX, Reader, octets_of
@@ -176,15 +177,6 @@ _OPENINGS = (_OPEN_QUEUE, _OPEN_RETRYING, stream_commands.OPEN_STREAM, cursor_co
 # -- encoding ----------------------------------------------------------------------------------------------------------
 
 
-def _put_open_queue(buffer: Buffer, command: OpenQueue) -> None:
-    buffer.put_u64(command.queue_id)
-    put_settings(buffer, command.settings)
-
-
-def _put_queue_id(buffer: Buffer, command: DropQueue | Purge) -> None:
-    buffer.put_u64(command.queue_id)
-
-
 def _put_attach(buffer: Buffer, command: Attach) -> None:
     buffer.put_u64(command.consumer)
     buffer.put_u64(command.queue_id)
@@ -192,53 +184,6 @@ def _put_attach(buffer: Buffer, command: Attach) -> None:
     buffer.put_u8((1 if command.no_ack else 0) | (2 if command.exclusive else 0))
     buffer.put_u32(command.priority & 0xFFFFFFFF)
     buffer.put_shortstr(octets_of(command.tag))
-
-
-def _put_detach(buffer: Buffer, command: Detach) -> None:
-    buffer.put_u64(command.consumer)
-    buffer.put_u8(1 if command.gives_back else 0)
-    buffer.put_u64(command.seen)
-
-
-def _put_prefetch(buffer: Buffer, command: Prefetch) -> None:
-    buffer.put_u64(command.consumer)
-    buffer.put_u32(command.prefetch)
-
-
-def _put_get(buffer: Buffer, command: Get) -> None:
-    buffer.put_u64(command.consumer)
-    buffer.put_u64(command.queue_id)
-
-
-def _put_tick(buffer: Buffer, command: Tick) -> None:
-    pass
-
-
-def _put_node_down(buffer: Buffer, command: NodeDown) -> None:
-    buffer.put_shortstr(octets_of(command.node))
-    buffer.put_u64(command.session)
-
-
-def _put_dispatched(buffer: Buffer, command: Dispatched) -> None:
-    buffer.put_u64(command.queue_id)
-    buffer.put_u64(command.letter)
-
-
-_WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
-    OpenQueue: (_OPEN_QUEUE, _put_open_queue),
-    DropQueue: (_DROP_QUEUE, _put_queue_id),
-    Attach: (_ATTACH, _put_attach),
-    Detach: (_DETACH, _put_detach),
-    Prefetch: (_PREFETCH, _put_prefetch),
-    Get: (_GET, _put_get),
-    Purge: (_PURGE, _put_queue_id),
-    **lease_commands.WRITERS,
-    **stream_commands.WRITERS,
-    **cursor_commands.WRITERS,
-    Tick: (_TICK, _put_tick),
-    NodeDown: (_NODE_DOWN, _put_node_down),
-    Dispatched: (_DISPATCHED, _put_dispatched),
-}
 
 
 def _is_retrying(command: Command) -> bool:
@@ -319,63 +264,30 @@ def with_time(batch: bytes | memoryview, time: int) -> bytes:
 # -- decoding ----------------------------------------------------------------------------------------------------------
 
 
-def _get_open_queue(reader: Reader) -> Command:
-    return OpenQueue(reader.u64(), get_settings(reader))
-
-
-def _get_drop_queue(reader: Reader) -> Command:
-    return DropQueue(reader.u64())
-
-
 def _get_attach(reader: Reader) -> Command:
     consumer, queue_id, prefetch, flags = reader.u64(), reader.u64(), reader.u32(), reader.flags(3)
     return Attach(consumer, queue_id, prefetch, bool(flags & 1), reader.i32(), bool(flags & 2), reader.name())
 
 
-def _get_detach(reader: Reader) -> Command:
-    return Detach(reader.u64(), bool(reader.flags(1)), reader.u64())
-
-
-def _get_prefetch(reader: Reader) -> Command:
-    return Prefetch(reader.u64(), reader.u32())
-
-
-def _get_get(reader: Reader) -> Command:
-    return Get(reader.u64(), reader.u64())
-
-
-def _get_purge(reader: Reader) -> Command:
-    return Purge(reader.u64())
-
-
-def _get_tick(reader: Reader) -> Command:
-    return Tick()
-
-
-def _get_node_down(reader: Reader) -> Command:
-    return NodeDown(reader.name(), reader.u64())
-
-
-def _get_dispatched(reader: Reader) -> Command:
-    return Dispatched(reader.u64(), reader.u64())
-
-
-_READERS: dict[int, Callable[[Reader], Command]] = {
-    _OPEN_QUEUE: _get_open_queue,
-    _OPEN_RETRYING: _get_open_queue,
-    _DROP_QUEUE: _get_drop_queue,
-    _ATTACH: _get_attach,
-    _DETACH: _get_detach,
-    _PREFETCH: _get_prefetch,
-    _GET: _get_get,
-    _PURGE: _get_purge,
-    **lease_commands.READERS,
-    **stream_commands.READERS,
-    **cursor_commands.READERS,
-    _TICK: _get_tick,
-    _NODE_DOWN: _get_node_down,
-    _DISPATCHED: _get_dispatched,
+_SETTINGS = Field(put_settings, get_settings)
+_CODECS = {
+    _OPEN_QUEUE: codec_of(OpenQueue, U64, _SETTINGS),
+    _OPEN_RETRYING: codec_of(OpenQueue, U64, _SETTINGS),
+    _DROP_QUEUE: codec_of(DropQueue, U64),
+    _ATTACH: Codec(Attach, _put_attach, _get_attach),
+    _DETACH: codec_of(Detach, U64, FLAG, U64),
+    _PREFETCH: codec_of(Prefetch, U64, U32),
+    _GET: codec_of(Get, U64, U64),
+    _PURGE: codec_of(Purge, U64),
+    **lease_commands.CODECS,
+    **stream_commands.CODECS,
+    **cursor_commands.CODECS,
+    _TICK: codec_of(Tick),
+    _NODE_DOWN: codec_of(NodeDown, NAME, U64),
+    _DISPATCHED: codec_of(Dispatched, U64, U64),
 }
+_READERS: dict[int, Callable[[Reader], Command]] = readers_of(_CODECS)
+_WRITERS = writers_of(_CODECS)
 
 
 def origin_of(batch: bytes) -> tuple[str, int]:

@@ -3,12 +3,10 @@ such a queue the commands of every quorum queue say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-from amqp_broker.octets.buffer import Buffer
+from queues.quorum.codec import U64, Field, codec_of
 from queues.quorum.cursor_settings import CursorSettings, get_cursor_settings, put_cursor_settings
-from queues.quorum.reader import Reader
 
 OPEN_CURSOR = 32
 
@@ -20,12 +18,6 @@ class OpenCursor(NamedTuple):
     settings: CursorSettings
 
 
-def _put_open(buffer: Buffer, command: OpenCursor) -> None:
-    buffer.put_u64(command.queue_id)
-    put_cursor_settings(buffer, command.settings)
+_SETTINGS = Field(put_cursor_settings, get_cursor_settings)
 
-
-WRITERS: dict[type, tuple[int, Callable[..., None]]] = {OpenCursor: (OPEN_CURSOR, _put_open)}
-READERS: dict[int, Callable[[Reader], OpenCursor]] = {
-    OPEN_CURSOR: lambda reader: OpenCursor(reader.u64(), get_cursor_settings(reader))
-}
+CODECS = {OPEN_CURSOR: codec_of(OpenCursor, U64, _SETTINGS)}

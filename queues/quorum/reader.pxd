@@ -34,6 +34,10 @@ cdef class Reader:
     cpdef str name(self)
     @cython.locals(count=Py_ssize_t)
     cpdef Py_ssize_t count(self, Py_ssize_t octets_each) except -1
+    @cython.locals(version=int)
+    cpdef int check_version(self, int known) except -1
     cpdef int finish(self) except -1
 
+@cython.locals(reader=Reader)
+cpdef Reader open_frame(bytes data, str what, int version)
 cpdef bytes octets_of(str name)

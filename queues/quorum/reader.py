@@ -104,10 +104,23 @@ class Reader:
             raise self.fail(f"{count} times {octets_each} octets are announced, {self.end - self.position} are left")
         return count
 
+    def check_version(self, known: int) -> None:
+        """An octet, which must be this version."""
+        version = self.u8()
+        if version != known:
+            raise self.fail(f"version {version}; this program reads version {known}: update it")
+
     def finish(self) -> None:
         """There must be nothing left."""
         if self.position != self.end:
             raise self.fail(f"{self.end - self.position} octets too many")
+
+
+def open_frame(data: bytes, what: str, version: int) -> Reader:
+    """Of a frame that begins with its version: what is behind that. Raises Malformed where it is another one."""
+    reader = Reader(data, what)
+    reader.check_version(version)
+    return reader
 
 
 def octets_of(name: str) -> bytes:

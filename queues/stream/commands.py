@@ -6,11 +6,11 @@ refuse both. Their kinds are above all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import Malformed, Reader, octets_of
+from queues.quorum.codec import NAME, U64, Codec, Field, codec_of
+from queues.quorum.reader import Malformed, Reader
 from queues.stream.chunk import Chunk
 from queues.stream.place import Place
 from queues.stream.settings import StreamSettings, get_settings, put_settings
@@ -163,41 +163,11 @@ StreamCommand = (
     OpenStream | AppendChunk | Trim | HoldStream | JoinGroup | LeaveGroup | StorePosition | SeekGroup | ForgetGroup
     | JoinPartitions | LeavePartitions | OpenGroup | MoveGroup | CompactedTo | Compact
 )  # fmt: skip
-STREAM_COMMANDS: tuple[type, ...] = (
-    OpenStream, AppendChunk, Trim, HoldStream, JoinGroup, LeaveGroup, StorePosition, SeekGroup, ForgetGroup,
-    JoinPartitions, LeavePartitions, OpenGroup, MoveGroup, CompactedTo, Compact,
-)  # fmt: skip
-_AboutGroup = (
-    LeaveGroup | StorePosition | JoinGroup | SeekGroup | ForgetGroup | JoinPartitions | LeavePartitions | OpenGroup
-    | MoveGroup
-)
-
-
-def _put_open(buffer: Buffer, command: OpenStream) -> None:
-    buffer.put_u64(command.queue_id)
-    put_settings(buffer, command.settings)
 
 
 def _put_append(buffer: Buffer, command: AppendChunk) -> None:
     buffer.put_u64(command.queue_id)
     buffer.put_bytes(command.chunk)
-
-
-def _put_trim(buffer: Buffer, command: Trim) -> None:
-    buffer.put_u64(command.queue_id)
-    buffer.put_u64(command.first)
-
-
-def _put_compacted(buffer: Buffer, command: CompactedTo) -> None:
-    buffer.put_u64(command.queue_id)
-    buffer.put_u64(command.below)
-
-
-def _put_hold(buffer: Buffer, command: HoldStream) -> None:
-    buffer.put_u64(command.queue_id)
-    buffer.put_shortstr(octets_of(command.name))
-    buffer.put_u64(command.offset)
-    buffer.put_u64(command.until)
 
 
 def _get_append(reader: Reader) -> AppendChunk:
@@ -214,55 +184,31 @@ def _get_append(reader: Reader) -> AppendChunk:
     return command
 
 
-def _put_group(buffer: Buffer, command: _AboutGroup) -> None:
-    queue_id, group, *numbers = command
-    buffer.put_u64(queue_id)
-    buffer.put_shortstr(octets_of(group))
-    for number in numbers:
-        buffer.put_u64(number)
+def _get_partitions(reader: Reader) -> int:
+    partitions = reader.u64()
+    if not 0 < partitions <= MOST_PARTITIONS:
+        raise reader.fail(f"a stream of {partitions} partitions")
+    return partitions
 
 
-def _get_join_partitions(reader: Reader) -> JoinPartitions:
-    command = JoinPartitions(reader.u64(), reader.name(), reader.u64(), reader.u64())
-    if not 0 < command.partitions <= MOST_PARTITIONS:
-        raise reader.fail(f"a stream of {command.partitions} partitions")
-    return command
+_SETTINGS = Field(put_settings, get_settings)
+_PARTITIONS = Field(Buffer.put_u64, _get_partitions)
 
-
-WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
-    OpenStream: (OPEN_STREAM, _put_open),
-    AppendChunk: (APPEND_CHUNK, _put_append),
-    Trim: (TRIM, _put_trim),
-    HoldStream: (HOLD, _put_hold),
-    JoinGroup: (JOIN_GROUP, _put_group),
-    LeaveGroup: (LEAVE_GROUP, _put_group),
-    StorePosition: (STORE_POSITION, _put_group),
-    SeekGroup: (SEEK_GROUP, _put_group),
-    ForgetGroup: (FORGET_GROUP, _put_group),
-    JoinPartitions: (JOIN_PARTITIONS, _put_group),
-    LeavePartitions: (LEAVE_PARTITIONS, _put_group),
-    OpenGroup: (OPEN_GROUP, _put_group),
-    MoveGroup: (MOVE_GROUP, _put_group),
-    CompactedTo: (COMPACTED, _put_compacted),
-    Compact: (COMPACT, lambda buffer, command: buffer.put_u64(command.queue_id)),
+CODECS = {
+    OPEN_STREAM: codec_of(OpenStream, U64, _SETTINGS),
+    APPEND_CHUNK: Codec(AppendChunk, _put_append, _get_append),
+    TRIM: codec_of(Trim, U64, U64),
+    HOLD: codec_of(HoldStream, U64, NAME, U64, U64),
+    JOIN_GROUP: codec_of(JoinGroup, U64, NAME, U64, U64),
+    LEAVE_GROUP: codec_of(LeaveGroup, U64, NAME, U64),
+    STORE_POSITION: codec_of(StorePosition, U64, NAME, U64, U64, U64),
+    SEEK_GROUP: codec_of(SeekGroup, U64, NAME, U64),
+    FORGET_GROUP: codec_of(ForgetGroup, U64, NAME),
+    JOIN_PARTITIONS: codec_of(JoinPartitions, U64, NAME, U64, _PARTITIONS),
+    LEAVE_PARTITIONS: codec_of(LeavePartitions, U64, NAME, U64),
+    OPEN_GROUP: codec_of(OpenGroup, U64, NAME, U64),
+    MOVE_GROUP: codec_of(MoveGroup, U64, NAME, U64),
+    COMPACTED: codec_of(CompactedTo, U64, U64),
+    COMPACT: codec_of(Compact, U64),
 }
-
-READERS: dict[int, Callable[[Reader], StreamCommand]] = {
-    OPEN_STREAM: lambda reader: OpenStream(reader.u64(), get_settings(reader)),
-    APPEND_CHUNK: _get_append,
-    TRIM: lambda reader: Trim(reader.u64(), reader.u64()),
-    HOLD: lambda reader: HoldStream(reader.u64(), reader.name(), reader.u64(), reader.u64()),
-    JOIN_GROUP: lambda reader: JoinGroup(reader.u64(), reader.name(), reader.u64(), reader.u64()),
-    LEAVE_GROUP: lambda reader: LeaveGroup(reader.u64(), reader.name(), reader.u64()),
-    STORE_POSITION: lambda reader: StorePosition(
-        reader.u64(), reader.name(), reader.u64(), reader.u64(), reader.u64()
-    ),
-    SEEK_GROUP: lambda reader: SeekGroup(reader.u64(), reader.name(), reader.u64()),
-    FORGET_GROUP: lambda reader: ForgetGroup(reader.u64(), reader.name()),
-    JOIN_PARTITIONS: _get_join_partitions,
-    LEAVE_PARTITIONS: lambda reader: LeavePartitions(reader.u64(), reader.name(), reader.u64()),
-    OPEN_GROUP: lambda reader: OpenGroup(reader.u64(), reader.name(), reader.u64()),
-    MOVE_GROUP: lambda reader: MoveGroup(reader.u64(), reader.name(), reader.u64()),
-    COMPACTED: lambda reader: CompactedTo(reader.u64(), reader.u64()),
-    COMPACT: lambda reader: Compact(reader.u64()),
-}
+STREAM_COMMANDS: tuple[type, ...] = tuple([codec.of for codec in CODECS.values()])

@@ -3,10 +3,10 @@ from amqp_broker.octets.buffer cimport Buffer
 from queues.message cimport Message
 from queues.page cimport AddressBook, put_message
 from queues.quorum.effects cimport make_delivered
-from queues.quorum.reader cimport Reader
+from queues.quorum.reader cimport Reader, open_frame
 from queues.quorum.traffic cimport read_message
 
-cdef int _DELIVERED, _IS_REDELIVERED
+cdef int _CONFIRMED, _DELIVERED, _GET_ANSWERED, _IS_REDELIVERED
 cdef Py_ssize_t _FRAME_BYTES, _COUNT_AT, _EFFECT_HEAD
 cdef dict _READERS, _WRITERS
 

@@ -19,6 +19,7 @@ import cython
 from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, put_message
+from queues.quorum.codec import FLAG, U32, U64, Field, codec_of, readers_of, writers_of
 from queues.quorum.effects import (
     AttachRefused,
     Cancel,
@@ -37,6 +38,7 @@ from queues.quorum.reader import Reader
 
 if not cython.compiled:
     from queues.quorum.effects import make_delivered
+    from queues.quorum.reader import open_frame
     from queues.quorum.traffic import read_message
 
 VERSION = 2
@@ -117,7 +119,7 @@ def decode_to_home(data: bytes) -> ToHome:
     """A frame to the home that is no batch. Raises Malformed."""
     reader = Reader(data, "frame to a home node")
     kind = reader.u8()
-    _check_version(reader)
+    reader.check_version(VERSION)
     frame: ToHome
     if kind == _COUNT:
         frame = Count(reader.u64(), reader.u64(), reader.u64(), bool(reader.flags(1)))
@@ -128,12 +130,6 @@ def decode_to_home(data: bytes) -> ToHome:
         raise reader.fail(f"unknown kind {kind:#x}: written by a newer version?")
     reader.finish()
     return frame
-
-
-def _check_version(reader: Reader) -> None:
-    version = reader.u8()
-    if version != VERSION:
-        raise reader.fail(f"version {version}; this program reads version {VERSION}: update it")
 
 
 # -- from the home -----------------------------------------------------------------------------------------------------
@@ -261,63 +257,6 @@ def _put_get_answered(buffer: Buffer, effect: GetAnswered) -> None:
     put_message(buffer, effect.message)
 
 
-def _put_counted(buffer: Buffer, effect: Counted) -> None:
-    buffer.put_u64(effect.sequence)
-    buffer.put_u64(effect.messages)
-
-
-def _put_attach_refused(buffer: Buffer, effect: AttachRefused) -> None:
-    buffer.put_u64(effect.sequence)
-    buffer.put_u64(effect.consumer)
-    buffer.put_u8(effect.refusal)
-
-
-def _put_settle_missed(buffer: Buffer, effect: SettleMissed) -> None:
-    buffer.put_u64(effect.sequence)
-    buffer.put_u64(effect.consumer)
-    buffer.put_u64(effect.deliveries)
-
-
-def _put_cancelled(buffer: Buffer, effect: ConsumerCancelled) -> None:
-    buffer.put_u64(effect.consumer)
-    buffer.put_u8(effect.why)
-
-
-def _put_queue_counted(buffer: Buffer, effect: QueueCounted) -> None:
-    buffer.put_u64(effect.sequence)
-    buffer.put_u64(effect.messages)
-    buffer.put_u64(effect.unacked)
-    buffer.put_u32(effect.consumers)
-    buffer.put_u64(effect.leased)
-
-
-def _put_blocked(buffer: Buffer, effect: Blocked) -> None:
-    buffer.put_u8(1 if effect.is_blocked else 0)
-
-
-def _put_session_closed(buffer: Buffer, effect: SessionClosed) -> None:
-    buffer.put_u64(effect.session)
-
-
-def _put_unreadable(buffer: Buffer, effect: Unreadable) -> None:
-    buffer.put_u64(effect.consumer)
-    buffer.put_u64(effect.delivery_id)
-
-
-_WRITERS: dict[type, tuple[int, Callable[..., None]]] = {
-    Confirmed: (_CONFIRMED, _put_confirmed),
-    GetAnswered: (_GET_ANSWERED, _put_get_answered),
-    Counted: (_COUNTED, _put_counted),
-    AttachRefused: (_ATTACH_REFUSED, _put_attach_refused),
-    SettleMissed: (_SETTLE_MISSED, _put_settle_missed),
-    ConsumerCancelled: (_CANCELLED, _put_cancelled),
-    QueueCounted: (_QUEUE_COUNTED, _put_queue_counted),
-    Blocked: (_BLOCKED, _put_blocked),
-    SessionClosed: (_SESSION_CLOSED, _put_session_closed),
-    Unreadable: (_UNREADABLE, _put_unreadable),
-}
-
-
 class FromHome(NamedTuple):
     """What a frame from the home says of this session of the node."""
 
@@ -332,10 +271,9 @@ class EffectsReader:
     `effect` is then. Raises Malformed where it is made, and by `next`: what was taken before stands."""
 
     def __init__(self, data: bytes, addresses: AddressBook) -> None:
-        reader = self._reader = Reader(data, "frame from a home node")
+        reader = self._reader = open_frame(data, "frame from a home node", VERSION)
         self._fields = Reader(data, "effect")
         self._addresses = addresses
-        _check_version(reader)
         self.session = reader.u64()
         self._left = reader.count(_EFFECT_HEAD)
         if not self._left:
@@ -364,11 +302,16 @@ class EffectsReader:
             self.message = read_message(fields, self._addresses)
             self.effect = None
             return True
-        read = _READERS.get(kind)
-        if read is None:
-            raise reader.fail(f"effect of unknown kind {kind}: written by a newer version?")
         self.message = None
-        self.effect = read(fields, self.session, self._addresses)
+        if kind == _CONFIRMED:
+            self.effect = _get_confirmed(fields, self.session)
+        elif kind == _GET_ANSWERED:
+            self.effect = _get_get_answered(fields, self._addresses)
+        else:
+            read = _READERS.get(kind)
+            if read is None:
+                raise reader.fail(f"effect of unknown kind {kind}: written by a newer version?")
+            self.effect = read(fields)
         fields.finish()
         return True
 
@@ -389,7 +332,7 @@ def decode_from_home(data: bytes, addresses: AddressBook) -> FromHome:
     return FromHome(reader.session, effects)
 
 
-def _get_confirmed(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+def _get_confirmed(reader: Reader, session: int) -> Confirmed:
     first, last = reader.u64(), reader.u64()
     if not 0 < first <= last:
         raise reader.fail(f"commands from {first} to {last}")
@@ -411,7 +354,7 @@ def _refusal(reader: Reader) -> Refusal:
     return Refusal(value)
 
 
-def _get_get_answered(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
+def _get_get_answered(reader: Reader, addresses: AddressBook) -> GetAnswered:
     sequence, consumer, ready = reader.u64(), reader.u64(), reader.u64()
     flags = reader.flags(_HAS_MESSAGE | _IS_REDELIVERED)
     if not flags:
@@ -424,50 +367,29 @@ def _get_get_answered(reader: Reader, session: int, addresses: AddressBook) -> H
     return GetAnswered(sequence, consumer, delivery_id, message, is_redelivered, delivery_count, ready)
 
 
-def _get_counted(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    return Counted(reader.u64(), reader.u64())
-
-
-def _get_attach_refused(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    return AttachRefused(reader.u64(), reader.u64(), _refusal(reader))
-
-
-def _get_settle_missed(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    return SettleMissed(reader.u64(), reader.u64(), reader.u64())
-
-
-def _get_cancelled(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    consumer, why = reader.u64(), reader.u8()
+def _get_cancel(reader: Reader) -> Cancel:
+    why = reader.u8()
     if not Cancel.QUEUE_GONE <= why <= Cancel.TIMEOUT:
         raise reader.fail(f"reason {why} of a cancel is not known")
-    return ConsumerCancelled(consumer, Cancel(why))
+    return Cancel(why)
 
 
-def _get_queue_counted(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    return QueueCounted(reader.u64(), reader.u64(), reader.u64(), reader.u32(), reader.u64())
+_REFUSAL = Field(Buffer.put_u8, _refusal)
+_CANCEL = Field(Buffer.put_u8, _get_cancel)
 
-
-def _get_blocked(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    return Blocked(bool(reader.flags(1)))
-
-
-def _get_session_closed(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    return SessionClosed(reader.u64())
-
-
-def _get_unreadable(reader: Reader, session: int, addresses: AddressBook) -> HomeEffect:
-    return Unreadable(reader.u64(), reader.u64())
-
-
-_READERS: dict[int, Callable[[Reader, int, AddressBook], HomeEffect]] = {
-    _CONFIRMED: _get_confirmed,
-    _GET_ANSWERED: _get_get_answered,
-    _COUNTED: _get_counted,
-    _ATTACH_REFUSED: _get_attach_refused,
-    _SETTLE_MISSED: _get_settle_missed,
-    _CANCELLED: _get_cancelled,
-    _QUEUE_COUNTED: _get_queue_counted,
-    _BLOCKED: _get_blocked,
-    _SESSION_CLOSED: _get_session_closed,
-    _UNREADABLE: _get_unreadable,
+#: Of all that have no message; of a Confirmed, too, its session is not among its octets.
+_CODECS = {
+    _COUNTED: codec_of(Counted, U64, U64),
+    _ATTACH_REFUSED: codec_of(AttachRefused, U64, U64, _REFUSAL),
+    _SETTLE_MISSED: codec_of(SettleMissed, U64, U64, U64),
+    _CANCELLED: codec_of(ConsumerCancelled, U64, _CANCEL),
+    _QUEUE_COUNTED: codec_of(QueueCounted, U64, U64, U64, U32, U64),
+    _BLOCKED: codec_of(Blocked, FLAG),
+    _SESSION_CLOSED: codec_of(SessionClosed, U64),
+    _UNREADABLE: codec_of(Unreadable, U64, U64),
+}
+_READERS: dict[int, Callable[[Reader], HomeEffect]] = readers_of(_CODECS)
+_WRITERS = writers_of(_CODECS) | {
+    Confirmed: (_CONFIRMED, _put_confirmed),
+    GetAnswered: (_GET_ANSWERED, _put_get_answered),
 }

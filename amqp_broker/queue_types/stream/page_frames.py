@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import Reader
+from queues.quorum.reader import open_frame
 
 VERSION = 1
 
@@ -57,7 +57,7 @@ def encode_request(frame: Request) -> bytes:
 
 def decode_request(data: bytes) -> Request:
     """Raises Malformed."""
-    reader = _open(data, "request for a page of a stream")
+    reader = open_frame(data, "request for a page of a stream", VERSION)
     frame = Request(reader.u64(), reader.u64(), reader.u64(), reader.u64(), reader.u32())
     reader.finish()
     return frame
@@ -75,16 +75,8 @@ def encode_answer(frame: Answer) -> bytes:
 
 def decode_answer(data: bytes) -> Answer:
     """Raises Malformed."""
-    reader = _open(data, "answer with a page of a stream")
+    reader = open_frame(data, "answer with a page of a stream", VERSION)
     number, kind = reader.u64(), reader.u8()
     if not AnswerKind.PIECE <= kind <= AnswerKind.REFUSED:
         raise reader.fail(f"unknown kind {kind}: written by a newer version?")
     return Answer(number, AnswerKind(kind), reader.rest())
-
-
-def _open(data: bytes, what: str) -> Reader:
-    reader = Reader(data, what)
-    version = reader.u8()
-    if version != VERSION:
-        raise reader.fail(f"version {version}; this program reads version {VERSION}: update it")
-    return reader
