@@ -439,5 +439,5 @@ class QueueGroupMachine:
 
 def _compacted(streams: Iterable[Stream]) -> list[tuple[Compacted, int]]:
     """Up to where streams are compacted now."""
-    found = [stream.log.compacted for stream in streams if stream.settings.key]
+    found = [stream.compacted for stream in streams if stream.settings.key]
     return [(compacted, compacted.below) for compacted in found]

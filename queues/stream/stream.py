@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from queues.pager import Pager
 from queues.stream.chunk import Chunk, Run
+from queues.stream.compacted import Compacted
 from queues.stream.groups import ReaderGroups
 from queues.stream.log import StreamLog
 from queues.stream.marks import Marks, Step
@@ -61,6 +62,11 @@ class Stream:
         self.shares = Shares()
         self.followers: dict[int, None] = {}
         self.claims: dict[str, int] = {}
+
+    @property
+    def compacted(self) -> Compacted:
+        """What compaction has done to its pages on this member."""
+        return self.log.compacted
 
     @property
     def is_compacted_enough(self) -> bool:
@@ -135,9 +141,8 @@ class Stream:
         before they are as far as this member, or anybody that the state knows of, has been (Compacted)."""
         said = max(self.claims.values(), default=0)
         if before is not None:
-            said = max(said, before.log.compacted.below, before.log.compacted.needed)
-        compacted = self.log.compacted
-        compacted.needed, compacted.synced = min(said, self.next), 0
+            said = max(said, before.compacted.below, before.compacted.needed)
+        self.compacted.needed, self.compacted.synced = min(said, self.next), 0
 
     # -- retention -----------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ class Compactor(Rewriter[Outcome]):
         """Something has happened in the stream."""
         stream = self._queue.stream()
         if stream is not None:
-            compacted = stream.log.compacted
+            compacted = stream.compacted
             self._keep_to_what_was_said(stream, compacted)
             is_new = compacted.wanted and compacted.wanted != self._asked_for
             if is_new or not (compacted.is_enough or self._asked_until):
@@ -70,7 +70,7 @@ class Compactor(Rewriter[Outcome]):
 
     def figures(self, stream: Stream) -> CompactionFigures:
         """See CompactionFigures."""
-        compacted = stream.log.compacted
+        compacted = stream.compacted
         return CompactionFigures(
             compacted.below, self._dirty_percent(stream), compacted.tombstones, self._agreed(stream)
         )
@@ -83,7 +83,7 @@ class Compactor(Rewriter[Outcome]):
         stream = queue.stream()
         is_under_way = False
         if stream is not None:
-            compacted = stream.log.compacted
+            compacted = stream.compacted
             self._keep_to_what_was_said(stream, compacted)
             is_under_way = self._tell(stream, compacted)
             if not self._is_free or self._damaged is stream or now < self._not_before:
@@ -123,7 +123,7 @@ class Compactor(Rewriter[Outcome]):
     def _limit(self, stream: Stream) -> int:
         """What is held stays as it is; but not what this member has to compact before it serves anybody."""
         held = min([hold.offset for hold in stream.holds.values()], default=stream.next)
-        return max(min(held, stream.next), stream.log.compacted.needed)
+        return max(min(held, stream.next), stream.compacted.needed)
 
     def _agreed(self, stream: Stream) -> int:
         raft = self._group.raft
@@ -131,7 +131,7 @@ class Compactor(Rewriter[Outcome]):
 
     def _dirty_percent(self, stream: Stream) -> int:
         octets = stream.log.unpacked_octets
-        return 100 * stream.log.octets_from(stream.log.compacted.below) // octets if octets else 0
+        return 100 * stream.log.octets_from(stream.compacted.below) // octets if octets else 0
 
     # -- doing ---------------------------------------------------------------------------------------------------------
 

@@ -4,24 +4,35 @@ consists of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, cast
 
+from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery
-from amqp_broker.queue_types.stream.wish import not_implemented
+from amqp_broker.queue_types.stream.wish import Wish, not_here, not_implemented
+from queues.arguments import ArgumentError
 from queues.message import Delivery
-from queues.queue import Fetched, Held, Queue, Tallied
+from queues.queue import Done, Fetched, Held, Queue, Tallied
+from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
+    from amqp_broker.queue_types.declaration import QueueDeclaration
+    from amqp_broker.queue_types.stream.reader import StreamSubscriber
     from queues.consumer import Consumer
 
 
 class LogQueue(Queue):
-    """See the module's docstring."""
+    """consumers: exactly those of this node that have not ended, each with what reads for it."""
 
     keeps_messages = True
     #: Of transactions: what is published twice because of a crash is there twice.
     recognises_producers = False
+
+    def __init__(self, declaration: QueueDeclaration, queue_id: int, writes: WriteGroup) -> None:
+        super().__init__(declaration.name, queue_id, True, writes)
+        self.declaration = declaration
+        self.counts_returns = True
+        self.consumers: dict[Consumer, Any] = {}  # each type of queue has readers of its own
 
     @property
     def _title(self) -> str:
@@ -37,6 +48,14 @@ class LogQueue(Queue):
         """See Queue."""
         return 0
 
+    def consumer_count(self) -> int:
+        """See Queue: of this node; of those of others nobody knows."""
+        return len(self.consumers)
+
+    def attached(self) -> Iterable[object]:
+        """See Queue."""
+        return self.consumers
+
     def seen_at(self) -> str | None:
         """See Queue: all have the same."""
         return ""
@@ -46,6 +65,56 @@ class LogQueue(Queue):
         return iter(())
 
     # -- consumers, who give credit by settling ------------------------------------------------------------------------
+
+    def consume(self, consumer: StreamSubscriber, then: Done) -> None:
+        """See Queue: it is read where the messages are. Elsewhere the text is RabbitMQ's, and who has them."""
+        nodes = self.elsewhere()
+        if nodes:
+            then(not_here(self._title, nodes))
+            return
+        try:
+            reader = self._reader_for(consumer, Wish.of(consumer, self._title))
+        except ArgumentError as error:
+            then(precondition_failed(f"invalid arg '{error.key}' for {self._title}: {error.reason}"))
+            return
+        except AmqpException as error:
+            then(error)
+            return
+        self.had_consumers = True
+        self.consumers[cast("Consumer", consumer)] = reader
+
+        def joined(error: Exception | None) -> None:
+            if error is not None:
+                self.cancel(cast("Consumer", consumer), True, 0)
+            then(error)
+
+        self._join(cast("Consumer", consumer), joined)
+
+    def _reader_for(self, consumer: StreamSubscriber, wish: Wish) -> object:
+        """What reads for a consumer. Raises AmqpException."""
+        raise NotImplementedError
+
+    def _join(self, consumer: Consumer, then: Done) -> None:
+        """What reads for it begins; `then` is told when it may."""
+        self.consumers[consumer].join(then)
+
+    def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
+        """See Queue."""
+        reader = self.consumers.pop(consumer, None)
+        if reader is not None:
+            reader.end(gives_back)
+            self._reader_has_left()
+
+    def _reader_has_left(self) -> None:
+        """There is one fewer."""
+
+    def _cancel_all(self) -> None:
+        """The queue is gone."""
+        consumers, self.consumers = self.consumers, {}
+        for consumer, reader in consumers.items():
+            reader.end(True)
+            consumer.on_queue_gone()
+        self._reader_has_left()
 
     def is_abandoned(self) -> bool:
         """See Queue: it never goes with its consumers."""

@@ -7,7 +7,6 @@ from queues.sums cimport QueueSums
 
 cdef class PartitionedStream(LogQueue):
     cdef public object parts
-    cdef public dict consumers
     cdef object _groups
     cdef QueueGroup _own_group
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from amqp_broker.errors import AmqpException, not_found, precondition_failed
+from amqp_broker.errors import not_found, precondition_failed
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery
 from amqp_broker.queue_types.stream.log_queue import LogQueue
 from amqp_broker.queue_types.stream.partition_writer import PartitionWriter
 from amqp_broker.queue_types.stream.partitioned_reader import PartitionedReader
-from amqp_broker.queue_types.stream.wish import GROUP, Wish, not_here
-from queues.arguments import ArgumentError, QueueArguments
+from amqp_broker.queue_types.stream.wish import GROUP, Wish
+from queues.arguments import QueueArguments
 from queues.message import Delivery, Message
 from queues.queue import Done
 
@@ -40,12 +40,9 @@ class PartitionedStream(LogQueue):
         self, declaration: QueueDeclaration, queue_id: int, parts: StreamParts, groups: GroupSettings,
         own_group: QueueGroup,
     ) -> None:  # fmt: skip
-        super().__init__(declaration.name, queue_id, True, PartitionWriter(parts))
-        self.declaration = declaration
+        super().__init__(declaration, queue_id, PartitionWriter(parts))
         self.parts = parts
-        self.counts_returns = True
         self.settings = QueueArguments()
-        self.consumers: dict[Consumer, PartitionedReader] = {}
         self._groups = groups
         self._own_group = own_group
         parts.on_change = self._parts_changed
@@ -93,10 +90,6 @@ class PartitionedStream(LogQueue):
         """How many messages they have."""
         return sum([stream.message_count() for stream in self.parts.streams])
 
-    def consumer_count(self) -> int:
-        """See StreamQueue."""
-        return len(self.consumers)
-
     def add_counts(self, sums: QueueSums) -> None:
         """See Queue: what its partitions do not count."""
         sums.add_held(0, 0, 0, len(self.consumers))
@@ -119,32 +112,6 @@ class PartitionedStream(LogQueue):
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def consume(self, consumer: StreamSubscriber, then: Done) -> None:
-        """See Queue: it is read where all its partitions are."""
-        nodes = self.elsewhere()
-        if nodes:
-            then(not_here(self._title, nodes))
-            return
-        try:
-            wish = Wish.of(consumer, self._title)
-            reader = self._reader_for(consumer, wish)
-        except ArgumentError as error:
-            then(precondition_failed(f"invalid arg '{error.key}' for {self._title}: {error.reason}"))
-            return
-        except AmqpException as error:
-            then(error)
-            return
-        self.had_consumers = True
-        self.consumers[cast("Consumer", consumer)] = reader
-
-        def joined(error: Exception | None) -> None:
-            if error is not None:
-                self.consumers.pop(cast("Consumer", consumer), None)
-                reader.end(True)
-            then(error)
-
-        reader.join(joined)
-
     def _reader_for(self, consumer: StreamSubscriber, wish: Wish) -> PartitionedReader:
         last = len(self.parts) - 1
         if last < 0:
@@ -156,17 +123,11 @@ class PartitionedStream(LogQueue):
             )
         return PartitionedReader(self, consumer, wish, self._groups)
 
-    def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
-        """See Queue."""
-        reader = self.consumers.pop(consumer, None)
-        if reader is not None:
-            reader.end(gives_back)
-
-    def give_up(self, consumer: StreamSubscriber) -> None:
+    def give_up(self, subscriber: StreamSubscriber) -> None:
         """It cannot go on: it is cancelled."""
-        reader = self.consumers.pop(cast("Consumer", consumer), None)
-        if reader is not None:
-            reader.end(True)
+        consumer = cast("Consumer", subscriber)
+        if consumer in self.consumers:
+            self.cancel(consumer, True, 0)
             consumer.on_queue_gone()
 
     def credit_returned(self, consumer: Consumer) -> None:
@@ -181,8 +142,8 @@ class PartitionedStream(LogQueue):
     def ack(self, delivery: Delivery) -> None:
         """See Queue."""
         assert isinstance(delivery, GroupDelivery)  # all that it delivers
-        delivery.reader.counts.acked += 1
-        delivery.reader.settled(delivery)
+        reader = delivery.reader
+        reader.queue.ack(delivery)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -190,10 +151,7 @@ class PartitionedStream(LogQueue):
         """Its consumers here are cancelled; its partitions are deleted with it, each by itself."""
         self.is_deleted = True
         self.parts.on_change = _nothing
-        consumers, self.consumers = self.consumers, {}
-        for consumer, reader in consumers.items():
-            reader.end(True)
-            consumer.on_queue_gone()
+        self._cancel_all()
         return 0
 
 

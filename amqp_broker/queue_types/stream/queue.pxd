@@ -14,7 +14,6 @@ cdef class StreamQueue(LogQueue):
     cdef public bint is_prepared
     cdef public object wanted
     cdef public ChunkWriter writer
-    cdef public dict consumers
     cdef dict _watching
     cdef public dict followers
     cdef public QueueSums counts

@@ -6,9 +6,7 @@
 Who is a member of the group has a copy: whoever reads does so here, from this node's copy, and the log knows nothing of
 it. A guest has none, publishes all the same, and asks the leader for what it shows.
 
-Invariants:
-1. `consumers` has exactly those of this node that have not ended.
-2. Whoever may have something to do is in `_late`, for which a job of the background is under way.
+Invariant: whoever may have something to do is in `_late`, for which a job of the background is under way.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
-from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.arguments import as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
@@ -29,8 +26,7 @@ from amqp_broker.queue_types.stream.operations import StreamOperations
 from amqp_broker.queue_types.stream.packer import Packer
 from amqp_broker.queue_types.stream.peeking import peek_stream
 from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
-from amqp_broker.queue_types.stream.wish import Wish, not_here
-from queues.arguments import ArgumentError
+from amqp_broker.queue_types.stream.wish import Wish
 from queues.message import Delivery, Message
 from queues.peeking import PeekSteps, PeekWish
 from queues.queue import Done
@@ -75,11 +71,8 @@ class StreamQueue(LogQueue):
         self.is_prepared = False
         self.wanted = find_settings()
         self.writer = ChunkWriter(self, group, self.wanted.filter_bytes)
-        super().__init__(declaration.name, queue_id, True, self.writer)
-        self.declaration = declaration
-        self.counts_returns = True
+        super().__init__(declaration, queue_id, self.writer)
         self.settings = as_queue_arguments(self.wanted)
-        self.consumers: dict[Consumer, StreamReader] = {}
         self._watching: dict[StreamReader, None] = {}
         self.followers: dict[str, None] = {}
         self.counts = QueueSums()
@@ -169,10 +162,6 @@ class StreamQueue(LogQueue):
         """See Queue: all members have the same."""
         return "" if self.group.guest is None else self.group.leader
 
-    def consumer_count(self) -> int:
-        """See Queue: of this node; of those of others nobody knows."""
-        return len(self.consumers)
-
     def add_counts(self, sums: QueueSums) -> None:
         """See Queue: the node that leads its group counts it."""
         stream = self.stream()
@@ -215,34 +204,6 @@ class StreamQueue(LogQueue):
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def consume(self, consumer: StreamSubscriber, then: Done) -> None:
-        """See Queue. On a guest of its group there is nothing to read: the text is RabbitMQ's, and who has it."""
-        nodes = self.elsewhere()
-        if nodes:
-            then(not_here(self._title, nodes))
-            return
-        try:
-            reader = self._reader_for(consumer)
-        except ArgumentError as error:
-            then(precondition_failed(f"invalid arg '{error.key}' for {self._title}: {error.reason}"))
-            return
-        except AmqpException as error:
-            then(error)
-            return
-        self.had_consumers = True
-        self.consumers[cast("Consumer", consumer)] = reader
-        self.group.tell_growth(self.queue_id, self._grown)
-        if not isinstance(reader, GroupReader):
-            then(None)
-            return
-
-        def joined(error: Exception | None) -> None:
-            if error is not None:
-                self.cancel(cast("Consumer", consumer), True, self._clock.now)
-            then(error)
-
-        reader.join(joined)
-
     def elsewhere(self) -> Sequence[str]:
         """See Queue: the members of its group, on a guest."""
         return self.group.members() if self.group.guest is not None else ()
@@ -253,19 +214,19 @@ class StreamQueue(LogQueue):
             self.give_up(reader)
             yield
 
-    def _reader_for(self, consumer: StreamSubscriber) -> StreamReader:
-        """Raises AmqpException, ArgumentError."""
-        wish = Wish.of(consumer, self._title)
+    def _reader_for(self, consumer: StreamSubscriber, wish: Wish) -> StreamReader:
+        """See LogQueue."""
         if wish.group is None:
             return StreamReader(self, consumer, wish.start, wish.filter)
         return GroupReader(self, consumer, wish.start, wish.filter, wish.group, self._groups)
 
-    def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
-        """See Queue."""
-        reader = self.consumers.pop(consumer, None)
-        if reader is not None:
-            reader.end(gives_back)
-            self._forget_readers()
+    def _join(self, consumer: Consumer, then: Done) -> None:
+        """See LogQueue. Who reads alone asks nobody."""
+        self.group.tell_growth(self.queue_id, self._grown)
+        if isinstance(self.consumers[consumer], GroupReader):
+            super()._join(consumer, then)
+        else:
+            then(None)
 
     def give_up(self, reader: StreamReader) -> None:
         """It cannot go on: its consumer is cancelled."""
@@ -284,10 +245,10 @@ class StreamQueue(LogQueue):
     def unwatch(self, reader: StreamReader) -> None:
         """It is not any more."""
         self._watching.pop(reader, None)
-        self._forget_readers()
+        self._reader_has_left()
 
-    def _forget_readers(self) -> None:
-        """If there are none."""
+    def _reader_has_left(self) -> None:
+        """See LogQueue."""
         if not self.consumers and not self._watching:
             if self.compactor is None:
                 self.group.tell_growth(self.queue_id, None)
@@ -451,13 +412,9 @@ class StreamQueue(LogQueue):
             self.compactor.end()
         if self._packer is not None:
             self._packer.end()
-        consumers, self.consumers = self.consumers, {}
         watching, self._watching = self._watching, {}
-        self._forget_readers()
         for reader in watching:
             reader.end(True)
-        for consumer, reader in consumers.items():
-            reader.end(True)
-            consumer.on_queue_gone()
+        self._cancel_all()
         self.group.forget_queue(self)
         return 0
