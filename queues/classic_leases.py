@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from queues.lease_source import Done, ReadyMessages, has_exclusive
+from queues.lease_source import Caller, Done, ReadyMessages, has_exclusive
 from queues.leases import LeaseGroup, open_lease
 from queues.message_log import RangeGone
 from queues.quorum.effects import Refusal
@@ -42,37 +42,28 @@ class ClassicLeases:
         expires: int | None = self._queue.settings.lease_expires
         return expires
 
-    def _find(self, name: str, incarnation: str, owner: str) -> LeaseGroup | Refusal:
+    def _find(self, caller: Caller) -> LeaseGroup | Refusal:
         if self._queue.is_deleted:
             return Refusal.NO_QUEUE
-        found = self.groups().get(name)
-        if found is None or found.incarnation != incarnation:
+        found = self.groups().get(caller.group)
+        if found is None or found.incarnation != caller.incarnation:
             return Refusal.LEASE_GONE
-        return found if found.owner == owner else Refusal.FENCED
+        return found if found.owner == caller.owner else Refusal.FENCED
 
-    def open(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
+    def open(self, caller: Caller, now: int, then: Done) -> None:
         """See LeaseSource."""
-        found = self.groups().get(name)
+        found = self.groups().get(caller.group)
         if found is None:
-            open_lease(self._queue, name, owner, incarnation, now)
+            open_lease(self._queue, caller.group, caller.owner, caller.incarnation, now)
         else:
-            found.set_owner(owner, now)
+            found.set_owner(caller.owner, now)
         then(None)
 
     def claim(
-        self,
-        name: str,
-        incarnation: str,
-        owner: str,
-        after: int,
-        messages: int,
-        octets: int,
-        adds: bool,
-        now: int,
-        then: Done,
+        self, caller: Caller, after: int, messages: int, octets: int, adds: bool, now: int, then: Done
     ) -> None:
         """See LeaseSource."""
-        group = self._find(name, incarnation, owner)
+        group = self._find(caller)
         if isinstance(group, Refusal):
             then(group)
             return
@@ -84,9 +75,9 @@ class ClassicLeases:
             group.claim(messages, octets, now)
         then(None)
 
-    def ack(self, name: str, incarnation: str, owner: str, upto: int, now: int, then: Done) -> None:
+    def ack(self, caller: Caller, upto: int, now: int, then: Done) -> None:
         """See LeaseSource."""
-        group = self._find(name, incarnation, owner)
+        group = self._find(caller)
         if isinstance(group, Refusal):
             then(group)
             return
@@ -97,9 +88,9 @@ class ClassicLeases:
             return
         then(None)
 
-    def release(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
+    def release(self, caller: Caller, now: int, then: Done) -> None:
         """See LeaseSource."""
-        group = self._find(name, incarnation, owner)
+        group = self._find(caller)
         if isinstance(group, Refusal):
             then(group)
             return

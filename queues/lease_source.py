@@ -16,6 +16,14 @@ from queues.ready import Ready
 Done = Callable[[Refusal | None], None]
 
 
+class Caller(NamedTuple):
+    """Who calls: the group's name, its incarnation and its owner as the caller knows them."""
+
+    group: str
+    incarnation: str
+    owner: str
+
+
 class LeasedGroup(Protocol):
     """One group, to be read only. trimmed, next: the offsets of what it holds, and of what comes next; last_called:
     when its owner did something last, milliseconds since the epoch."""
@@ -70,27 +78,18 @@ class LeaseSource(Protocol):
     def lease_expires(self) -> int | None:
         """For how long an owner may not call before a group is released, milliseconds; None for ever."""
 
-    def open(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
-        """The group is there and has this owner; with this incarnation, if it was not there."""
+    def open(self, caller: Caller, now: int, then: Done) -> None:
+        """The group is there and is the caller's; with this incarnation, if it was not there."""
 
     def claim(
-        self,
-        name: str,
-        incarnation: str,
-        owner: str,
-        after: int,
-        messages: int,
-        octets: int,
-        adds: bool,
-        now: int,
-        then: Done,
+        self, caller: Caller, after: int, messages: int, octets: int, adds: bool, now: int, then: Done
     ) -> None:
         """The group takes ready messages; unless it `adds`, only while it holds none beyond offset `after`."""
 
-    def ack(self, name: str, incarnation: str, owner: str, upto: int, now: int, then: Done) -> None:
+    def ack(self, caller: Caller, upto: int, now: int, then: Done) -> None:
         """Everything below `upto` is done with."""
 
-    def release(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
+    def release(self, caller: Caller, now: int, then: Done) -> None:
         """What the group holds goes back to the queue, and the group is gone."""
 
     def watch(self, wake: Callable[[], None]) -> None:

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.leases.answer import Answer
 from amqp_broker.leases.errors import LeaseError
-from amqp_broker.leases.queue_leases import Caller, Moved, QueueLeases
+from amqp_broker.leases.queue_leases import Moved, QueueLeases
 
 if TYPE_CHECKING:
     from amqp_broker.leases.service import Leases
+    from queues.lease_source import Caller
     from queues.timers import Timer
 
 #: So many octets of messages at most are moved in one step.

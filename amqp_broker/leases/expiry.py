@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from queues.lease_source import LeasedAt
+from queues.lease_source import Caller, LeasedAt
 
 if TYPE_CHECKING:
     from queues.lease_source import LeasedGroup, LeaseSource
@@ -103,7 +103,7 @@ def _release(queue: str, source: LeaseSource, group: LeasedGroup, now: int) -> N
         queue,
         now - group.last_called,
     )
-    source.release(group.name, group.incarnation, group.owner, now, _do_nothing)
+    source.release(Caller(group.name, group.incarnation, group.owner), now, _do_nothing)
 
 
 def _do_nothing(refusal: Refusal | None) -> None:

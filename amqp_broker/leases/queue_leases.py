@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from amqp_broker.leases.blob import BlobWriter
 from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, NOT_FOUND, LeaseError
 from amqp_broker.protocol.json_values import JsonObject
+from queues.lease_source import Caller
 from queues.message_log import RangeGone
 from queues.quorum.effects import Refusal
 
@@ -26,14 +27,6 @@ Then = Callable[[Outcome], None]
 
 #: Nobody owns a group by this name: a command in it changes nothing, and tells whether the group is there.
 _NOBODY = ""
-
-
-class Caller(NamedTuple):
-    """Who calls: the group's name, its incarnation and its owner as the caller knows them."""
-
-    group: str
-    incarnation: str
-    owner: str
 
 
 class Moved(NamedTuple):
@@ -108,7 +101,7 @@ class QueueLeases:
 
         is_known = known is not None and source.is_local
         incarnation = known.incarnation if is_known and known is not None else service.random_bytes(16).hex()
-        source.open(group, incarnation, owner, service.now, opened)
+        source.open(Caller(group, incarnation, owner), service.now, opened)
 
     def move(
         self, caller: Caller, after: int, count: int, octets: int, is_first: bool, then: ThenMoved
@@ -139,7 +132,7 @@ class QueueLeases:
             held_bytes = group.bytes * held // max(1, group.count)
             then(Moved(held, held_bytes, moved, moved_bytes, is_short or not source.ready_count()))
 
-        source.claim(*caller, after, count, octets, not is_first, self._service.now, claimed)
+        source.claim(caller, after, count, octets, not is_first, self._service.now, claimed)
 
     def watch(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, when there is something to move again."""
@@ -163,7 +156,7 @@ class QueueLeases:
         def caught_up(refusal: Refusal | None) -> None:
             then(None if refusal is None or refusal is Refusal.FENCED else self._error(refusal, caller))
 
-        self.source.ack(*caller, 0, self._service.now, caught_up)
+        self.source.ack(caller, 0, self._service.now, caught_up)
         return True
 
     def ack(self, caller: Caller, upto: int, then: Then) -> None:
@@ -179,7 +172,7 @@ class QueueLeases:
             said = {"trimmed": found.trimmed}
             self.settle(lambda: then(said))
 
-        self.source.ack(*caller, upto, self._service.now, acknowledged)
+        self.source.ack(caller, upto, self._service.now, acknowledged)
 
     def release(self, caller: Caller, then: Then) -> None:
         """lease.release: released. Of a group that is gone: there is nothing left to do."""
@@ -192,7 +185,7 @@ class QueueLeases:
             else:
                 then(self._error(refusal, caller))
 
-        self.source.release(*caller, self._service.now, released)
+        self.source.release(caller, self._service.now, released)
 
     def statistics(self) -> tuple[int, list[JsonObject]]:
         """lease.stat: how many messages are ready, and what there is to say of each group."""

@@ -31,13 +31,13 @@ from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, GONE, INVALID, NOT_F
 from amqp_broker.leases.expiry import LeaseExpiry
 from amqp_broker.leases.fields import MAX_NUMBER, Fields
 from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
-from amqp_broker.leases.queue_leases import Caller, QueueLeases, giving
+from amqp_broker.leases.queue_leases import QueueLeases, giving
 from amqp_broker.leases.staging import FindRoute
 from amqp_broker.leases.stream_reads import PRODUCER, READS, StreamReads
 from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.errors import MalformedInput
-from queues.lease_source import LeasedAt, LeaseSource
+from queues.lease_source import Caller, LeasedAt, LeaseSource
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:

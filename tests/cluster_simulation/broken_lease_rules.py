@@ -11,6 +11,7 @@ from amqp_broker.leases.app import App
 from amqp_broker.leases.apps import Apps
 from amqp_broker.leases.queue_leases import QueueLeases
 from queues.classic_leases import ClassicLeases
+from queues.lease_source import Caller
 from queues.quorum.commands import Batch
 from queues.quorum.execution import Execution
 from queues.quorum.lease_commands import AckLease, Claim, ReleaseLease
@@ -36,9 +37,9 @@ def owners_are_not_fenced(patch: Patch) -> None:
     change_batches(patch, own)
     find = ClassicLeases._find
 
-    def found(self: ClassicLeases, name: str, incarnation: str, owner: str) -> Any:
-        group = self.groups().get(name)
-        return find(self, name, incarnation, owner if group is None else group.owner)
+    def found(self: ClassicLeases, caller: Caller) -> Any:
+        group = self.groups().get(caller.group)
+        return find(self, caller if group is None else caller._replace(owner=group.owner))
 
     patch.setattr(ClassicLeases, "_find", found)
 

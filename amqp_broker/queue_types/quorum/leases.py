@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.receipts import Receipt
-from queues.lease_source import Done, ReadyMessages, has_exclusive
+from queues.lease_source import Caller, Done, ReadyMessages, has_exclusive
 from queues.quorum.effects import Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
 from queues.quorum.leases import QuorumLease
@@ -70,36 +70,27 @@ class QuorumLeases:
         """How many messages a claim would find, as of what this node has applied."""
         return self._queue.message_count()
 
-    def open(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
-        """The group is there and has this owner; with this incarnation, if it was not there."""
-        self._submit(OpenLease(self._queue.queue_id, name, incarnation, owner), then)
+    def open(self, caller: Caller, now: int, then: Done) -> None:
+        """See LeaseSource."""
+        self._submit(OpenLease(self._queue.queue_id, *caller), then)
 
     def claim(
-        self,
-        name: str,
-        incarnation: str,
-        owner: str,
-        after: int,
-        messages: int,
-        octets: int,
-        adds: bool,
-        now: int,
-        then: Done,
+        self, caller: Caller, after: int, messages: int, octets: int, adds: bool, now: int, then: Done
     ) -> None:
-        """The group takes ready messages; unless it `adds`, only while it holds none beyond offset `after`."""
+        """See LeaseSource."""
         most = min(messages, (1 << 32) - 1)
-        self._submit(Claim(self._queue.queue_id, name, incarnation, owner, after, most, octets, adds), then)
+        self._submit(Claim(self._queue.queue_id, *caller, after, most, octets, adds), then)
 
-    def ack(self, name: str, incarnation: str, owner: str, upto: int, now: int, then: Done) -> None:
-        """Everything below `upto` is done with."""
-        self._submit(AckLease(self._queue.queue_id, name, incarnation, owner, upto), then)
+    def ack(self, caller: Caller, upto: int, now: int, then: Done) -> None:
+        """See LeaseSource."""
+        self._submit(AckLease(self._queue.queue_id, *caller, upto), then)
 
-    def release(self, name: str, incarnation: str, owner: str, now: int, then: Done) -> None:
-        """What the group holds goes back to the queue, and the group is gone."""
-        self._submit(ReleaseLease(self._queue.queue_id, name, incarnation, owner), then)
+    def release(self, caller: Caller, now: int, then: Done) -> None:
+        """See LeaseSource."""
+        self._submit(ReleaseLease(self._queue.queue_id, *caller), then)
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, when something is ready that no consumer takes. The last one who asks is called."""
+        """See LeaseSource."""
         self._group.watch(self._queue.queue_id, wake)
 
     def _submit(self, command: LeaseCommand, then: Done) -> None:
