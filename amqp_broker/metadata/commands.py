@@ -227,6 +227,14 @@ def decode_arguments(encoded: str) -> bytes:
     return b"" if not encoded else base64.b64decode(encoded, validate=True)
 
 
+def _command(op: str, *values: object) -> Command:
+    """With these values of its fields, in the order of FIELDS. What is at its default is left out, so that programs of
+    before the field was introduced read it."""
+    defaults = DEFAULTS.get(op, {})
+    fields = zip(FIELDS[op], values, strict=True)
+    return {"op": op, **{name: value for name, value in fields if name not in defaults or value != defaults[name]}}
+
+
 def put_vhost(
     vhost: str,
     *,
@@ -236,73 +244,52 @@ def put_vhost(
     tracing: bool = False,
 ) -> Command:
     """Creates a vhost with its predeclared exchanges, or changes what describes it."""
-    return {
-        "op": "vhost.put",
-        "vhost": vhost,
-        "description": description,
-        "tags": list(tags),
-        "default_queue_type": default_queue_type,
-        "tracing": tracing,
-    }
+    return _command("vhost.put", vhost, description, list(tags), default_queue_type, tracing)
 
 
 def limit_vhost(vhost: str, limits: Mapping[str, int]) -> Command:
     """Replaces all limits of a vhost."""
-    return {"op": "vhost.limits", "vhost": vhost, "limits": dict(limits)}
+    return _command("vhost.limits", vhost, dict(limits))
 
 
 def protect_vhost(vhost: str, is_protected: bool) -> Command:
     """Whether a vhost is not deleted, whoever asks. Of level `DELETION_PROTECTION`."""
-    return {"op": "vhost.protect", "vhost": vhost, "is_protected": is_protected}
+    return _command("vhost.protect", vhost, is_protected)
 
 
 def delete_vhost(vhost: str) -> Command:
     """One that is protected stays."""
-    return {"op": "vhost.delete", "vhost": vhost}
+    return _command("vhost.delete", vhost)
 
 
 def put_user(user: str, password_hash: str, tags: Iterable[str]) -> Command:
     """Creates a user, or replaces password hash and tags of one; limits stay."""
-    return {"op": "user.put", "user": user, "password_hash": password_hash, "tags": list(tags)}
+    return _command("user.put", user, password_hash, list(tags))
 
 
 def limit_user(user: str, limits: Mapping[str, int]) -> Command:
     """Replaces all limits of a user."""
-    return {"op": "user.limits", "user": user, "limits": dict(limits)}
+    return _command("user.limits", user, dict(limits))
 
 
 def delete_user(user: str) -> Command:
-    return {"op": "user.delete", "user": user}
+    return _command("user.delete", user)
 
 
 def set_permission(user: str, vhost: str, configure: str, write: str, read: str) -> Command:
-    return {
-        "op": "permission.set",
-        "user": user,
-        "vhost": vhost,
-        "configure": configure,
-        "write": write,
-        "read": read,
-    }
+    return _command("permission.set", user, vhost, configure, write, read)
 
 
 def clear_permission(user: str, vhost: str) -> Command:
-    return {"op": "permission.clear", "user": user, "vhost": vhost}
+    return _command("permission.clear", user, vhost)
 
 
 def set_topic_permission(user: str, vhost: str, exchange: str, write: str, read: str) -> Command:
-    return {
-        "op": "topic_permission.set",
-        "user": user,
-        "vhost": vhost,
-        "exchange": exchange,
-        "write": write,
-        "read": read,
-    }
+    return _command("topic_permission.set", user, vhost, exchange, write, read)
 
 
 def clear_topic_permission(user: str, vhost: str, exchange: str) -> Command:
-    return {"op": "topic_permission.clear", "user": user, "vhost": vhost, "exchange": exchange}
+    return _command("topic_permission.clear", user, vhost, exchange)
 
 
 def set_policy(
@@ -316,35 +303,28 @@ def set_policy(
     operator: bool = False,
 ) -> Command:
     """Creates or replaces a policy, or an operator policy."""
-    return {
-        "op": "operator_policy.set" if operator else "policy.set",
-        "vhost": vhost,
-        "name": name,
-        "pattern": pattern,
-        "apply_to": apply_to,
-        "priority": priority,
-        "definition": dict(definition),
-    }
+    op = "operator_policy.set" if operator else "policy.set"
+    return _command(op, vhost, name, pattern, apply_to, priority, dict(definition))
 
 
 def clear_policy(vhost: str, name: str, *, operator: bool = False) -> Command:
-    return {"op": "operator_policy.clear" if operator else "policy.clear", "vhost": vhost, "name": name}
+    return _command("operator_policy.clear" if operator else "policy.clear", vhost, name)
 
 
 def set_parameter(vhost: str, component: str, name: str, value: object) -> Command:
-    return {"op": "parameter.set", "vhost": vhost, "component": component, "name": name, "value": value}
+    return _command("parameter.set", vhost, component, name, value)
 
 
 def clear_parameter(vhost: str, component: str, name: str) -> Command:
-    return {"op": "parameter.clear", "vhost": vhost, "component": component, "name": name}
+    return _command("parameter.clear", vhost, component, name)
 
 
 def set_global_parameter(name: str, value: object) -> Command:
-    return {"op": "global_parameter.set", "name": name, "value": value}
+    return _command("global_parameter.set", name, value)
 
 
 def clear_global_parameter(name: str) -> Command:
-    return {"op": "global_parameter.clear", "name": name}
+    return _command("global_parameter.clear", name)
 
 
 def declare_exchange(
@@ -359,33 +339,19 @@ def declare_exchange(
     numbered: bool = False,
 ) -> Command:
     """numbered: it gets a number that no other exchange ever has."""
-    return _with_options(
-        {"durable": durable, "numbered": numbered},
-        {
-        "op": "exchange.declare",
-        "vhost": vhost,
-        "name": name,
-        "type": type_name,
-        "auto_delete": auto_delete,
-        "internal": internal,
-        "arguments_raw": encode_arguments(arguments_raw),
-        },
-    )
+    return _command(
+        "exchange.declare", vhost, name, type_name, auto_delete, internal, encode_arguments(arguments_raw), durable,
+        numbered,
+    )  # fmt: skip
 
 
 def number_exchange(vhost: str, name: str, number: int) -> Command:
     """The number that an exchange has. For snapshots: whoever declares one does not know it yet."""
-    return {"op": "exchange.number", "vhost": vhost, "name": name, "number": number}
-
-
-def _with_options(options: Mapping[str, object], command: Command) -> Command:
-    """The command with those of its optional fields that are not at their defaults."""
-    defaults = DEFAULTS[command["op"]]
-    return command | {name: value for name, value in options.items() if value != defaults[name]}
+    return _command("exchange.number", vhost, name, number)
 
 
 def delete_exchange(vhost: str, name: str) -> Command:
-    return {"op": "exchange.delete", "vhost": vhost, "name": name}
+    return _command("exchange.delete", vhost, name)
 
 
 def declare_queue(
@@ -404,26 +370,15 @@ def declare_queue(
     """Declares a queue. `queue_id` is the lowest id that it may get. home: the node where a classic queue lives; ""
     is every node's own (as in definitions): where the command comes from. part_of: the stream of which it is a
     partition. Of level `STREAMS`."""
-    return _with_options(
-        {"durable": durable, "exclusive": exclusive, "home": home, "part_of": part_of},
-        {
-            "op": "queue.declare",
-            "vhost": vhost,
-            "name": name,
-            "queue_id": queue_id,
-            "type": type_name,
-            "auto_delete": auto_delete,
-            "arguments_raw": encode_arguments(arguments_raw),
-        },
-    )
+    return _command(
+        "queue.declare", vhost, name, queue_id, type_name, auto_delete, encode_arguments(arguments_raw), durable,
+        exclusive, home, part_of,
+    )  # fmt: skip
 
 
 def delete_queue(vhost: str, name: str, queue_id: int, partition_ids: Sequence[int] = ()) -> Command:
     """Deletes the queue of that name if it still is the one with that id, and these partitions of it."""
-    return _with_options(
-        {"partition_ids": list(partition_ids)},
-        {"op": "queue.delete", "vhost": vhost, "name": name, "queue_id": queue_id},
-    )
+    return _command("queue.delete", vhost, name, queue_id, list(partition_ids))
 
 
 def partition_stream(
@@ -439,72 +394,62 @@ def partition_stream(
     """Declares a stream with partitions, the ids of which are as in `declare_queue`; or (first > 0) adds some to one
     that has so many, which has these arguments from then on. Nothing changes where one of the names is taken, or
     somebody was faster. Of level `STREAMS`."""
-    return {
-        "op": "partitions.declare",
-        "vhost": vhost,
-        "name": name,
-        "queue_id": queue_id,
-        "type": type_name,
-        "arguments_raw": encode_arguments(arguments_raw),
-        "first": first,
-        "partition_ids": list(partition_ids),
-        "partition_arguments_raw": encode_arguments(partition_arguments_raw),
-    }
+    return _command(
+        "partitions.declare", vhost, name, queue_id, type_name, encode_arguments(arguments_raw), first,
+        list(partition_ids), encode_arguments(partition_arguments_raw),
+    )  # fmt: skip
 
 
 def node_started(node: str) -> Command:
     """A node begins anew: its queues that do not survive that are gone."""
-    return {"op": "node.started", "node": node}
+    return _command("node.started", node)
 
 
 def node_gone(node: str) -> Command:
     """A node was away for too long: its queues that do not survive that are gone."""
-    return {"op": "node.gone", "node": node}
+    return _command("node.gone", node)
 
 
 def put_member(node: str, address: str, identity: str = "") -> Command:
     """Where the other members reach a node, HOST:PORT. identity: of its folder from now on; "" leaves it as it is."""
-    return _with_options({"identity": identity}, {"op": "member.put", "node": node, "address": address})
+    return _command("member.put", node, address, identity)
 
 
 def add_member(node: str, address: str, identity: str) -> Command:
     """A node on a new folder of this identity is a member, unless there is one of its name with another folder."""
-    return {"op": "member.add", "node": node, "address": address, "identity": identity}
+    return _command("member.add", node, address, identity)
 
 
 def remove_member(node: str, *, expected: Sequence[str] = (), queues: str = DROP) -> Command:
     """A node is no member any more. expected: only if these are the members then; nothing: whoever they are. queues:
     what becomes of those that live on it (KEEP, DROP, REFUSE)."""
-    return _with_options({"expected": list(expected), "queues": queues}, {"op": "member.remove", "node": node})
+    return _command("member.remove", node, list(expected), queues)
 
 
 def put_group_members(group_id: int, nodes: Iterable[str], expected: Iterable[str] = (), size: int = 0) -> Command:
     """A group of queues is on these nodes, if it was to be on `expected` until then; no names: on all. size: it is to
     be on so many once there are more nodes. Of level `SOME_MEMBERS`."""
-    command: Command = {
-        "op": "group.members", "group": group_id, "nodes": sorted(nodes), "expected": sorted(expected)
-    }  # fmt: skip
-    return {**command, "size": size} if size else command
+    return _command("group.members", group_id, sorted(nodes), sorted(expected), size)
 
 
 def raise_level(level: int) -> Command:
     """All members speak this level, so that what it has brought is said and written from now on."""
-    return {"op": "level.raise", "level": level}
+    return _command("level.raise", level)
 
 
 def reserve_queue_ids(next_queue_id: int) -> Command:
     """No later queue gets an id below `next_queue_id`."""
-    return {"op": "queue_id.reserve", "next_queue_id": next_queue_id}
+    return _command("queue_id.reserve", next_queue_id)
 
 
 def put_app(vhost: str, app: str, home: str, user: str) -> Command:
     """The transactions of an application live on a node, and the application is a user's, if it has no home yet."""
-    return {"op": "app.put", "vhost": vhost, "app": app, "home": home, "user": user}
+    return _command("app.put", vhost, app, home, user)
 
 
 def delete_app(vhost: str, app: str, home: str) -> Command:
     """An application is forgotten, if that is its home."""
-    return {"op": "app.delete", "vhost": vhost, "app": app, "home": home}
+    return _command("app.delete", vhost, app, home)
 
 
 def add_binding(vhost: str, binding: BindingRecord) -> Command:
@@ -517,12 +462,7 @@ def remove_binding(vhost: str, binding: BindingRecord) -> Command:
 
 
 def _binding(op: str, vhost: str, binding: BindingRecord) -> Command:
-    return {
-        "op": op,
-        "vhost": vhost,
-        "source": binding.source,
-        "destination_kind": binding.destination_kind,
-        "destination": binding.destination,
-        "binding_key": binding.binding_key,
-        "arguments_raw": encode_arguments(binding.arguments_raw),
-    }
+    return _command(
+        op, vhost, binding.source, binding.destination_kind, binding.destination, binding.binding_key,
+        encode_arguments(binding.arguments_raw),
+    )  # fmt: skip

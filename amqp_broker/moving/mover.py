@@ -26,19 +26,17 @@ from amqp_broker.client.errors import ChannelClosed, ClientError
 from amqp_broker.client.messages import Delivery
 from amqp_broker.moving.copies import copied_properties, mark_of
 from amqp_broker.moving.destinations import Destination, Place
+from amqp_broker.moving.paced import WINDOW, Paced
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.properties import decode_properties
 
-#: Messages on their way at once, and their octets, unless one is larger.
-_WINDOW = 128
+#: Octets on their way at once, unless one message is larger.
 _WINDOW_BYTES = 8 << 20
 #: So many messages that stay are held at most: they are unacknowledged meanwhile, and marked as redelivered afterwards.
 MOST_HELD = 10_000
 #: How long a confirm may take: a leader may have to be elected.
 CONFIRM_TIMEOUT_S = 60.0
-#: With a rate, so many windows a second.
-_STEPS_PER_SECOND = 5
 
 #: Which deliveries are wanted.
 Wanted = Callable[[Delivery], bool]
@@ -95,8 +93,8 @@ class Move:
         return Mover(connection, user, self, clock, pause)
 
 
-class Mover:
-    """user: as whom the connection has logged in. clock: seconds that only grow; pause: waits so many."""
+class Mover(Paced):
+    """See the module's docstring, and Paced."""
 
     def __init__(
         self,
@@ -106,22 +104,13 @@ class Mover:
         clock: Callable[[], float],
         pause: Callable[[float], object],
     ) -> None:
-        self._connection = connection
-        self._user = user
+        super().__init__(connection, user, move.rate, clock, pause)
         self._move = move
-        self._clock = clock
-        self._pause = pause
-        self._numbers = 0
         self._held = 0
         self._largest = 0
         self._last_tag = 0
         self._is_empty = False
         self.progress = Progress()
-        self.wants_end = False
-
-    def cancel(self) -> None:
-        """It ends behind the window that is on its way. From any thread."""
-        self.wants_end = True
 
     def run(self, on_progress: Callable[[Progress], None] = lambda progress: None) -> Progress:
         """Raises CannotMove, ClientError; what was moved by then is in `progress`."""
@@ -130,7 +119,8 @@ class Mover:
         progress.ready = source.call(m.QueueDeclare(queue=move.queue, passive=True)).message_count
         target.confirm_select()
         most = progress.ready if move.limit is None else min(progress.ready, move.limit)
-        window, began = 1, self._clock()
+        window = 1
+        self._begin()
         with self._putting_back(source):
             while progress.moved < most and progress.taken < progress.ready and not self._is_empty:
                 if self.wants_end:
@@ -145,20 +135,12 @@ class Mover:
                         "move those first, or choose fewer with --limit"
                     )
                 window = self._next_window(window)
-                self._keep_rate(began)
+                self._keep_rate(progress.moved)
         return progress
 
     def _next_window(self, window: int) -> int:
         """It begins with one message: how large they are is not known before."""
-        window = min(2 * window, _WINDOW, max(1, _WINDOW_BYTES // max(1, self._largest)))
-        rate = self._move.rate
-        return window if rate is None else min(window, max(1, int(rate / _STEPS_PER_SECOND)))
-
-    def _keep_rate(self, began: float) -> None:
-        if self._move.rate is not None:
-            early = self.progress.moved / self._move.rate - (self._clock() - began)
-            if early > 0 and not self.wants_end:
-                self._pause(early)
+        return self._window(min(2 * window, WINDOW, max(1, _WINDOW_BYTES // max(1, self._largest))))
 
     # -- one window ----------------------------------------------------------------------------------------------------
 

@@ -24,14 +24,12 @@ from amqp_broker.moving.blobs import deliveries_of
 from amqp_broker.moving.copies import copied_properties
 from amqp_broker.moving.destinations import Place
 from amqp_broker.moving.mover import CONFIRM_TIMEOUT_S, CannotMove, Progress
+from amqp_broker.moving.paced import WINDOW, Paced
 from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.message_filter import MessageFilter
 from amqp_broker.protocol.properties import decode_properties
 
 _SYSTEM_EXCHANGE = "amq.system"
-#: Messages on their way at once; with a rate, so many windows a second.
-_WINDOW = 128
-_STEPS_PER_SECOND = 5
 _BLOB_BYTES = 4 << 20
 #: What a broker says to somebody who asks too much at once: again, a little later.
 _BUSY = "busy"
@@ -92,8 +90,8 @@ class Replay:
         return Replayer(connection, user, self, clock, pause)
 
 
-class Replayer:
-    """user: as whom the connection has logged in. clock: seconds that only grow; pause: waits so many."""
+class Replayer(Paced):
+    """See the module's docstring, and Paced."""
 
     def __init__(
         self,
@@ -103,28 +101,19 @@ class Replayer:
         clock: Callable[[], float],
         pause: Callable[[float], object],
     ) -> None:
-        self._connection = connection
-        self._user = user
+        super().__init__(connection, user, replay.rate, clock, pause)
         self._replay = replay
-        self._clock = clock
-        self._pause = pause
-        self._numbers = 0
         self.progress = ReplayProgress()
-        self.wants_end = False
-
-    def cancel(self) -> None:
-        """It ends behind the window that is on its way. From any thread."""
-        self.wants_end = True
 
     def run(self, on_progress: Callable[[Progress], None] = lambda progress: None) -> Progress:
         """Raises CannotMove, ClientError; what was done by then is in `progress`."""
-        progress, replay = self.progress, self._replay
+        progress = self.progress
         source, target = self._connection.channel(), self._connection.channel()
         target.confirm_select()
         first, below = self._range(source)
         progress.next_offset, progress.ready = first, below - first
-        size = _WINDOW if replay.rate is None else max(1, min(_WINDOW, int(replay.rate / _STEPS_PER_SECOND)))
-        began = self._clock()
+        size = self._window(WINDOW)
+        self._begin()
         while progress.next_offset < below and not self._is_enough():
             if self.wants_end:
                 progress.is_cancelled = True
@@ -136,19 +125,13 @@ class Replayer:
                     break
                 self._publish(target, window)
                 on_progress(progress)
-                self._keep_rate(began)
+                self._keep_rate(progress.moved)
             progress.next_offset = end
             on_progress(progress)
         return progress
 
     def _is_enough(self) -> bool:
         return self._replay.limit is not None and self.progress.moved >= self._replay.limit
-
-    def _keep_rate(self, began: float) -> None:
-        if self._replay.rate is not None:
-            early = self.progress.moved / self._replay.rate - (self._clock() - began)
-            if early > 0 and not self.wants_end:
-                self._pause(early)
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 

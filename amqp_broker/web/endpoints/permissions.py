@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from amqp_broker.protocol.json_values import JsonValue
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
@@ -46,14 +46,13 @@ def show_permission(asked: Asked) -> Answer:
 
 def put_permission(asked: Asked) -> Answer:
     body, where = read_body(asked.body, PermissionBody), _where(asked)
-    was_there = _is_there(asked, "permissions")
+    was_there = bool(_rows(asked, "permissions"))
     _change(asked, "permission.put", **where, configure=body.configure, write=body.write, read=body.read)
     return created(was_there)
 
 
 def delete_permission(asked: Asked) -> Answer:
-    if not _is_there(asked, "permissions"):
-        raise object_not_found()
+    _found(asked, "permissions")
     _change(asked, "permission.delete", **_where(asked))
     return no_content()
 
@@ -63,31 +62,20 @@ def list_topic_permissions(asked: Asked) -> Answer:
 
 
 def list_topic_permissions_of(asked: Asked) -> Answer:
-    where = _where(asked)
-    rows = asked.objects("topic_permissions").rows
-    found = [row for row in rows if all(row[key] == value for key, value in where.items())]
-    if not found:
-        raise object_not_found()
-    return show_rows(asked, found, *WHOSE)
+    return show_rows(asked, _found(asked, "topic_permissions"), *WHOSE)
 
 
 def put_topic_permission(asked: Asked) -> Answer:
     body, where = read_body(asked.body, TopicBody), _where(asked)
-    was_there = _is_there(asked, "topic_permissions", exchange=body.exchange)
+    was_there = bool(_rows(asked, "topic_permissions", exchange=body.exchange))
     _change(asked, "topic_permission.put", **where, exchange=body.exchange, write=body.write, read=body.read)
     return created(was_there)
 
 
 def delete_topic_permissions(asked: Asked) -> Answer:
     """Those of one exchange, or of all."""
-    where = _where(asked)
-    if "exchange" in asked.names:
-        where["exchange"] = asked.name("exchange")
-    rows = asked.objects("topic_permissions").rows
-    found = [row for row in rows if all(row[key] == value for key, value in where.items())]
-    if not found:
-        raise object_not_found()
-    for row in found:
+    of = {"exchange": asked.name("exchange")} if "exchange" in asked.names else {}
+    for row in _found(asked, "topic_permissions", **of):
         _change(asked, "topic_permission.delete", **_where(asked), exchange=row["exchange"])
     return no_content()
 
@@ -96,9 +84,18 @@ def _where(asked: Asked) -> dict[str, str]:
     return {"vhost": asked.name("vhost"), "user": asked.name("user")}
 
 
-def _is_there(asked: Asked, kind: str, **more: str) -> bool:
+def _rows(asked: Asked, kind: str, **more: str) -> list[JsonObject]:
+    """Those of the user in the virtual host."""
     wanted = {**_where(asked), **more}
-    return any(all(row[key] == value for key, value in wanted.items()) for row in asked.objects(kind).rows)
+    return [row for row in asked.objects(kind).rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def _found(asked: Asked, kind: str, **more: str) -> list[JsonObject]:
+    """As _rows. Raises ApiError where there are none."""
+    found = _rows(asked, kind, **more)
+    if not found:
+        raise object_not_found()
+    return found
 
 
 def _change(asked: Asked, verb: str, **fields: JsonValue) -> None:
