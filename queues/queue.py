@@ -12,7 +12,7 @@ A type of queue that is written in plain Python may override any of it; what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -50,6 +50,7 @@ class Held(NamedTuple):
 
 
 if TYPE_CHECKING:
+    from queues.dispatcher import Dispatcher
     from queues.lease_source import LeasedAt, LeaseSource
     from queues.peeking import PeekSteps, PeekWish
     from queues.sizes import QueueSizes
@@ -129,6 +130,18 @@ class Queue:
     def consumer_count(self) -> int:
         """How many consumers there are, on any node."""
         raise NotImplementedError
+
+    def attached(self) -> Iterable[object]:
+        """The consumers of this node, in the order in which they came; to be read only."""
+        return ()
+
+    def numbered_consumers(self) -> Iterator[tuple[int, object]]:
+        """Of a queue whose log is elsewhere: the consumers of this node, by the numbers that the log knows them by."""
+        return iter(())
+
+    def turns(self) -> Dispatcher | None:
+        """Whose turn it is among its consumers, where this node decides that."""
+        return None
 
     def add_counts(self, sums: QueueSums) -> None:
         """Add what it holds, if it is this node that counts it: of all nodes, one does."""

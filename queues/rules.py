@@ -22,7 +22,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import cython
@@ -103,6 +103,10 @@ class QueueRules(Queue):
         """The runs of ready messages, one for each priority, the lowest first."""
         return self.ready.levels if isinstance(self.ready, PriorityReady) else [self.ready]
 
+    def first_ready(self) -> Entry | None:
+        """The ready message that comes next, which stays there; None where there is none."""
+        return self.ready.peek()
+
     def first_messages(self) -> list[tuple[int, bytes]]:
         """See Queue. Pages are not unpacked for that."""
         return [first for first in (level.first() for level in self.levels()) if first is not None]
@@ -114,6 +118,14 @@ class QueueRules(Queue):
     def would_deliver(self) -> bool:
         """See Queue: of very many consumers a few are looked at."""
         return not self.ready.count and any(each.is_waiting for each in islice(self.dispatcher.consumers, _SOME))
+
+    def attached(self) -> Iterable[object]:
+        """See Queue."""
+        return self.dispatcher.consumers
+
+    def turns(self) -> Dispatcher:
+        """See Queue."""
+        return self.dispatcher
 
     def stores_all(self) -> bool:
         """Whether every message has a durable copy."""

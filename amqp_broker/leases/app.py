@@ -67,7 +67,7 @@ class Part:
 
     def first(self) -> Entry | None:
         """Its first blob that is not published, which stays there; None where it cannot be had."""
-        return self.queue.ready.peek()
+        return self.queue.first_ready()
 
     def blob(self, number: int) -> bytes:
         """A blob that was staged and is not published. Raises CorruptRecord, ValueError."""

@@ -5,7 +5,6 @@ It looks, and changes nothing: not even that a consumer is found without credit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,7 @@ def prospects_of(queue: Queue, size: int, expiration: int) -> JsonObject:
     queue.add_counts(sums)
     ready = queue.message_count()
     times = [each for each in (settings.message_ttl, expiration if expiration >= 0 else None) if each is not None]
-    consumers = [_describe(queue, each) for each in islice(consumers_of(queue), MOST_CONSUMERS)]
+    consumers = [_describe(queue, each) for each in islice(queue.attached(), MOST_CONSUMERS)]
     return {
         "name": queue.name,
         "type": queue.declaration.type,
@@ -42,12 +41,6 @@ def prospects_of(queue: Queue, size: int, expiration: int) -> JsonObject:
         "consumers": consumers,
         "delivery": _delivery(queue, ready, consumers),
     }
-
-
-def consumers_of(queue: Queue) -> Iterator[object]:
-    """On this node, whatever the type of queue."""
-    dispatcher = getattr(queue, "dispatcher", None)
-    return iter(getattr(dispatcher if dispatcher is not None else queue, "consumers", ()))
 
 
 def _limits(settings: QueueArguments, ready: int, ready_bytes: int, size: int) -> JsonObject | None:
@@ -95,8 +88,8 @@ def _describe(queue: Queue, consumer: object) -> JsonObject:
 def _why_not(queue: Queue, consumer: ChannelConsumer) -> str:
     """Why it takes no message now; empty if it does (ChannelConsumer.has_credit)."""
     channel, connection = consumer.channel, consumer.channel.connection
-    dispatcher = getattr(queue, "dispatcher", None)
-    if dispatcher is not None and dispatcher.is_single_active and dispatcher.active is not consumer:
+    turns = queue.turns()
+    if turns is not None and turns.is_single_active and turns.active is not consumer:
         return "another one is the single active consumer"
     if not channel.is_flowing:
         return "its client has stopped the channel (channel.flow)"

@@ -107,10 +107,9 @@ class WhoHolds:
     def _find(self, queue: Queue, numbers: set[int]) -> Steps:
         """By number, of a queue whose log is elsewhere: its consumers, and who holds what basic.get has fetched."""
         found: dict[int, JsonObject] = {}
-        attached = getattr(queue, "consumers", {})
-        for owner in list(attached.values()):
-            if owner.number in numbers:
-                found[owner.number] = _described(owner.consumer, self._peers.own_node)
+        for number, consumer in queue.numbered_consumers():
+            if number in numbers:
+                found[number] = _described(cast("ChannelConsumer", consumer), self._peers.own_node)
         if len(found) < len(numbers):
             for each in self._deliveries(queue):
                 if each is None:

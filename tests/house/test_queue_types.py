@@ -1,4 +1,5 @@
-"""Nothing outside of the packages of queue types asks which type a queue is, neither by its class nor by a name.
+"""Nothing outside of the packages of queue types asks which type a queue is, neither by its class nor by a name, nor
+by looking whether it has what only some have.
 
 What is known of a type stands in its package and in its line of `amqp_broker/queue_types/register.py`.
 """
@@ -25,7 +26,10 @@ ASKS_OF_ITSELF = "amqp_broker/bench/"
 def questions(tree: ast.AST) -> Iterator[int]:
     """The lines that ask which type a queue is."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
+            if ast.unparse(node.args[0]).rpartition(".")[2] == "queue":
+                yield node.lineno
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
             asked = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
             if asked & CLASSES:
                 yield node.lineno
@@ -58,6 +62,7 @@ def test_nobody_asks_which_type_a_queue_is() -> None:
         ("isinstance(queue, (RemoteQueue, Other))", True),
         ("record.type == 'quorum'", True),
         ("'classic' != kind", True),
+        ("getattr(one.queue, 'dispatcher', None)", True),
         ("isinstance(entry, Page)", False),
         ("queue_type.lives_in_groups", False),
     ],

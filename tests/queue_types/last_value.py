@@ -147,6 +147,9 @@ class LastValue(Queue):
     def consumer_count(self) -> int:
         return len(self.consumers)
 
+    def attached(self) -> list[Any]:
+        return self.consumers
+
     def peek(self, wish: PeekWish) -> PeekSteps:
         return peek_entries(lambda: [self.last] if self.last is not None else [], wish)
 

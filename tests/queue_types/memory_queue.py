@@ -47,6 +47,9 @@ class MemoryQueue(Queue):
         vhost.queues[self.name] = self
         vhost.queue_changed(self.name)
 
+    def attached(self) -> list[Consumer]:
+        return list(self.consumers)
+
     def answer(self) -> bool:
         """Who has waited longest is answered. Returns whether there was somebody."""
         if self._waiting:

@@ -406,7 +406,7 @@ def test_a_client_that_reads_nothing_keeps_little_and_no_other_waiting(world: Li
     world.run(60)
     assert fast.names == list(range(100))
     assert slow.names == []
-    assert CONSUMER_WINDOW_BYTES <= node.link.waits_for(holder) < CONSUMER_WINDOW_BYTES + 2 * size
+    assert CONSUMER_WINDOW_BYTES <= holder.waiting_bytes < CONSUMER_WINDOW_BYTES + 2 * size
     slow.is_paused = False
     for _ in range(60):
         node.proxy("q").credit_returned(slow)

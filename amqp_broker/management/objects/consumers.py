@@ -34,7 +34,7 @@ class Consumers(Kind[ChannelConsumer, ChannelConsumer]):
         self._channels = channels
         self.columns = {
             "consumer_tag": lambda one: one.tag,
-            "queue": lambda one: {"name": one.queue.name, "vhost": one.channel.vhost.name},
+            "queue": _queue_details,
             "ack_required": lambda one: not one.no_ack,
             "active": _is_active,
             "activity_status": lambda one: _activity(one),
@@ -95,13 +95,18 @@ class Consumers(Kind[ChannelConsumer, ChannelConsumer]):
         return one.channels[number].consumers.get(tag)
 
 
+def _queue_details(one: ChannelConsumer) -> JsonObject:
+    channel = one.channel
+    return {"name": one.queue.name, "vhost": channel.vhost.name}
+
+
 def _is_active(one: ChannelConsumer) -> bool:
-    dispatcher = getattr(one.queue, "dispatcher", None)
-    return dispatcher is None or not dispatcher.is_single_active or dispatcher.active is one
+    turns = one.queue.turns()
+    return turns is None or not turns.is_single_active or turns.active is one
 
 
 def _activity(one: ChannelConsumer) -> str:
-    dispatcher = getattr(one.queue, "dispatcher", None)
-    if dispatcher is None or not dispatcher.is_single_active:
+    turns = one.queue.turns()
+    if turns is None or not turns.is_single_active:
         return "up"
-    return "single_active" if dispatcher.active is one else "waiting"
+    return "single_active" if turns.active is one else "waiting"

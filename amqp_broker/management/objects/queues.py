@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, cast
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.metadata.entities import Policy
     from amqp_broker.octets.sorted_keys import SortedKeys
-    from amqp_broker.queue_types.proxy.queue import QueueProxy
     from amqp_broker.queue_types.quorum.queue import QuorumQueue
     from amqp_broker.queue_types.remote.queue import RemoteQueue
     from amqp_broker.routing.vhost import VHost
@@ -225,7 +224,7 @@ class Queues(VhostThings[Queue, Seen]):
 
     def details(self, scope: Scope, thing: Queue) -> Steps:
         """See Kind: its consumers on this node."""
-        found = [each for each in islice(_consumers(thing), _CONSUMERS) if isinstance(each, ChannelConsumer)]
+        found = [each for each in islice(thing.attached(), _CONSUMERS) if isinstance(each, ChannelConsumer)]
         rows = []
         for number, consumer in enumerate(found):
             rows.append(self.consumers.row(consumer))
@@ -310,19 +309,14 @@ def _head_timestamp(queue: Queue) -> int | None:
     return None
 
 
-def _consumers(queue: Queue) -> Iterator[object]:
-    dispatcher = getattr(queue, "dispatcher", None)
-    return iter(dispatcher.consumers if dispatcher is not None else cast("QueueProxy", queue).consumers)
-
-
 def _single_active(queue: Queue) -> str | None:
-    dispatcher = getattr(queue, "dispatcher", None)
-    active = dispatcher.active if dispatcher is not None and dispatcher.is_single_active else None
+    turns = queue.turns()
+    active = turns.active if turns is not None and turns.is_single_active else None
     return getattr(active, "tag", None)
 
 
 def _exclusive_tag(queue: Queue) -> str | None:
-    first = next(_consumers(queue), None)
+    first = next(iter(queue.attached()), None)
     return getattr(first, "tag", None) if getattr(first, "is_exclusive", False) else None
 
 

@@ -13,6 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from amqp_broker.errors import AmqpException, ChannelException, not_found
@@ -72,6 +73,14 @@ class QueueProxy(Queue):
         return self.sink.publish(message, [self], receipt, is_again, now)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
+
+    def attached(self) -> Iterable[object]:
+        """See Queue."""
+        return self.consumers
+
+    def numbered_consumers(self) -> Iterator[tuple[int, object]]:
+        """See Queue."""
+        return iter([(each.number, each.consumer) for each in self.consumers.values()])
 
     def consume(self, consumer: Subscriber, then: Done) -> None:
         """See Queue. What the log assigns to it before it has answered waits."""
