@@ -30,6 +30,7 @@ from amqp_broker.settings.kinds import Address, MemberAddress
 from amqp_broker.settings.setting import ConfigError
 
 if TYPE_CHECKING:
+    from amqp_broker.links.acquaintances import Acquaintances
     from amqp_broker.node import Node
     from amqp_broker.server.driver import Driver
     from amqp_broker.settings.config import Config
@@ -90,9 +91,9 @@ class ClusterSide:
         self._config = config
         return config
 
-    def prepare(self, node: Node) -> None:
+    def prepare(self, acquaintances: Acquaintances) -> None:
         """What the folder knows of itself, for a node that has not been recovered yet."""
-        node.acquaintances.take_folder(self._known, joins=self._config.cluster_join)
+        acquaintances.take_folder(self._known, joins=self._config.cluster_join)
 
     async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
         """Listen to the other members and dial them; `driver` runs the turns from now on."""

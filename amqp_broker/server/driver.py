@@ -145,7 +145,7 @@ class Driver:
         self._timer_at = 0
         self._due = 0
         self._idle: asyncio.Future[None] | None = None
-        background = node.background
+        background, turn_share = node.background, node.turn_share
         self._background, self._jobs = background, background.jobs
         self._timings = Timings(monotonic) if config.timings else None
         self._collection_began = 0.0
@@ -155,7 +155,7 @@ class Driver:
         self._pace = CommonPace(config.background_time_ms / 1000.0)
         background.set_pace(self._pace)
         background.set_patience(TimedPace(config.management_turn_time_us / 1_000_000.0))
-        node.turn_share.set_pace(TimedPace(_BULK_S))
+        turn_share.set_pace(TimedPace(_BULK_S))
 
     @property
     def has_failed(self) -> bool:

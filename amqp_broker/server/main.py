@@ -17,6 +17,8 @@ import secrets
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.management.node_facts import ListenerFacts
@@ -130,7 +132,7 @@ def _serve(
         node = Node(config, disk, now, secrets.token_bytes, token)
         facts = node.facts
         facts.runs_as(os.getpid(), str(config.data_dir.absolute()))
-        cluster.prepare(node)
+        cluster.prepare(node.acquaintances)
         # A million recovered objects hold no cycles: looking for some would take most of the start.
         gc.disable()
         node.recover(now)
@@ -341,23 +343,24 @@ class Run:
 
     async def _end(self) -> None:
         """Wait until the node is to stop."""
-        asked = self._asked_to_end()
-        ends: list[asyncio.Future[Any]] = [*asked, self._driver.failed]  # of whatever it is the end
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        for each in asked:
-            each.cancel()
+        with self._ends() as ends:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
-    def _asked_to_end(self) -> list[asyncio.Future[Any]]:  # of whatever it is the end
-        """Done when somebody stops the node, or its cluster has no use for it any more."""
-        return [asyncio.ensure_future(each.wait()) for each in (self._stop, self._cluster.over)]
+    @contextmanager
+    def _ends(self) -> Iterator[list[asyncio.Future[Any]]]:  # of whatever it is the end
+        """Done when somebody stops the node, when its cluster has no use for it any more, or when it has failed."""
+        asked = [asyncio.ensure_future(each.wait()) for each in (self._stop, self._cluster.over)]
+        try:
+            yield [*asked, self._driver.failed]
+        finally:
+            for each in asked:
+                each.cancel()
 
     async def _wait(self, describe: Callable[[], str], condition: Callable[[], bool]) -> bool:
         """Wait for something that comes soon; say now and then what it is. False: the node is to stop before."""
-        asked = self._asked_to_end()
         told_at, pause_s = time.monotonic() + _FIRST_WORD_S, _FIRST_WORD_S
-        try:
+        with self._ends() as ends:
             while not condition():
-                ends: list[asyncio.Future[Any]] = [*asked, self._driver.failed]  # of whatever it is the end
                 done, _ = await asyncio.wait(ends, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
                 if done:
                     return False
@@ -366,10 +369,7 @@ class Run:
                     self._manager.waits(describe())
                     pause_s = min(2 * pause_s, _LONGEST_SILENCE_S)
                     told_at = time.monotonic() + pause_s
-            return True
-        finally:
-            for each in asked:
-                each.cancel()
+        return True
 
     def _start_management(self) -> None:
         address = self._listeners.own_address()

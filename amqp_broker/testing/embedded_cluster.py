@@ -120,10 +120,10 @@ class RunningCluster(Startable):
         try:
             for member, reservation in zip(members, reservations, strict=True):
                 self.nodes.append(self._make(member, members, reservation))
-            for node in self.nodes:
-                node.broker.launch()
-            for node in self.nodes:
-                node.broker.wait_until_ready()
+            for each in self.nodes:
+                each.broker.launch()
+            for each in self.nodes:
+                each.broker.wait_until_ready()
             self._wait_until_agreed()
         except BaseException:
             self.stop()
@@ -145,7 +145,7 @@ class RunningCluster(Startable):
     def add_node(self) -> ClusterNode:
         """Adds one node more, and waits until it accepts clients; it has a vote a moment later. Raises
         BrokerStartError, SystemRequestError, ClientError."""
-        number = 1 + max(int(node.name.removeprefix("n")) for node in self.nodes)
+        number = 1 + max(int(each.name.removeprefix("n")) for each in self.nodes)
         reservation = _reserve()
         member = MemberAddress(f"n{number}", Address(*reservation.getsockname()))
         asked = next(node for node in self.nodes if node.is_running)
