@@ -31,7 +31,6 @@ from spark_connector.options import Options
 from spark_connector.service import Service, explained
 
 FORMATS: Final = ("parquet", "json", "csv")
-BODIES: Final = ("text", "base64")
 NOTE: Final = "_drain.json"
 _POLL_S: Final = 1
 

@@ -25,8 +25,6 @@ from spark_connector.schema import BY_NAME
 
 _BODY_NAMES: Final = ("body", "value")
 _ADDRESS: Final = ("exchange", "routing_key")
-#: Columns of a message that was read and that none can be published with.
-_OF_READING: Final = frozenset(BY_NAME) - frozenset((*PROPERTIES, *_BODY_NAMES, *_ADDRESS))
 #: So many different property sections are remembered.
 _KNOWN: Final = 4096
 _FIXED: Final = struct.Struct(">QQBH")

@@ -227,13 +227,21 @@ class Execution(Sink):
     # -- commands of nodes -------------------------------------------------------------------------------------------
 
     def _open_queue(self, origin: Origin, sequence: int, command: OpenQueue) -> None:
+        if self._discarding and command.queue_id not in self.state.queues:
+            self._discard_all_of(command.queue_id)
+        self._open(QuorumQueue, command)
+
+    def _open_cursor(self, origin: Origin, sequence: int, command: OpenCursor) -> None:
+        self._open(CursorQueue, command)
+
+    def _open(self, of: type[QuorumQueue], command: OpenQueue | OpenCursor) -> None:
         queue = self.state.queues.get(command.queue_id)
         if queue is None:
-            if self._discarding:
-                self._discard_all_of(command.queue_id)
-            queue = QuorumQueue(command.queue_id, command.settings, self._pager, self)
+            queue = of(command.queue_id, command.settings, self._pager, self)
             queue.last_used = self.state.clock
             self.state.add(queue)
+            if isinstance(queue, CursorQueue):
+                queue.look_for(self.state.streams, self.state.clock)
             if self.is_leader:
                 self.effects.append(QueueOpened(command.queue_id))
         else:
@@ -389,21 +397,6 @@ class Execution(Sink):
                 self._follow(stream)
         if refusal is not None:
             self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
-
-    def _open_cursor(self, origin: Origin, sequence: int, command: OpenCursor) -> None:
-        queue = self.state.queues.get(command.queue_id)
-        if queue is None:
-            queue = CursorQueue(command.queue_id, command.settings, self._pager, self)
-            queue.last_used = self.state.clock
-            self.state.add(queue)
-            queue.look_for(self.state.streams, self.state.clock)
-            if self.is_leader:
-                self.effects.append(QueueOpened(command.queue_id))
-        else:
-            self._look_at_settings(command.queue_id, command.settings, queue.settings)
-            queue.apply_settings(command.settings)
-            self._watch(queue)
-        self._touch(queue)
 
     def _follow(self, stream: Stream) -> None:
         """Something has happened in a stream that has queues over it."""

@@ -386,7 +386,3 @@ class HomeLink(CommandSink):
     def is_behind(self, limit_bytes: int) -> bool:
         """Whether publishers have to wait: the home is short of memory or disk, or has not confirmed so much."""
         return self.is_blocked or self.backlog_bytes > limit_bytes
-
-    def waits_for(self, delivery_owner: ProxyConsumer) -> int:
-        """Octets that wait for a consumer's client."""
-        return delivery_owner.waiting_bytes
