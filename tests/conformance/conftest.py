@@ -147,3 +147,17 @@ def restartable() -> Iterator[Restartable]:
             yield found
     except Unavailable as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture
+def dialled(restartable: Restartable) -> Iterator[Callable[[], Connection]]:
+    """Connects to the restartable broker, again and again."""
+    connections: list[Connection] = []
+
+    def opened() -> Connection:
+        connections.append(Connection(parse_url(restartable.url)).open())
+        return connections[-1]
+
+    yield opened
+    for connection in connections:
+        connection.drop()

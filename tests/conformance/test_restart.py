@@ -4,31 +4,17 @@ application.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from interop_tests.broker_under_test import Restartable
 from tests.conformance.replies import no_queue
-from tests.conformance.wire import Connection, parse_url
+from tests.conformance.wire import Connection
 
 Named = Callable[[str], str]
 
 pytestmark = pytest.mark.octets_too_slow
-
-
-@pytest.fixture
-def dialled(restartable: Restartable) -> Iterator[Callable[[], Connection]]:
-    """Connects to the restartable broker, again and again."""
-    connections: list[Connection] = []
-
-    def opened() -> Connection:
-        connections.append(Connection(parse_url(restartable.url)).open())
-        return connections[-1]
-
-    yield opened
-    for connection in connections:
-        connection.drop()
 
 
 @pytest.mark.holds("shutdown: every connection gets 320 CONNECTION_FORCED")

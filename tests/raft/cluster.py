@@ -116,3 +116,11 @@ class Cluster:
             if other is not node:
                 other.host.peer_connected(name, self.now)
                 node.host.peer_connected(other.name, self.now)
+
+
+def leading(cluster: Cluster) -> RaftNode:
+    """Who leads once it had time to elect somebody."""
+    cluster.pass_time(3000)
+    leader = cluster.leader()
+    assert leader is not None
+    return leader

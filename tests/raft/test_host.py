@@ -10,15 +10,8 @@ from raft.errors import PeerProtocolError, RaftStopped
 from raft.messages import Append, CommitNotice, Heartbeat, HeartbeatReply
 from raft.settings import RaftSettings
 from raft.wire import decode, encode
-from tests.raft.cluster import Cluster
-from tests.raft.raft_node import ListMachine, RaftNode
-
-
-def leading(cluster: Cluster) -> RaftNode:
-    cluster.pass_time(3000)
-    leader = cluster.leader()
-    assert leader is not None
-    return leader
+from tests.raft.cluster import Cluster, leading
+from tests.raft.raft_node import ListMachine
 
 
 def test_a_group_of_one_leads_with_its_first_sync() -> None:

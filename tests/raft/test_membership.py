@@ -7,16 +7,8 @@ import pytest
 from raft.configuration import Configuration, make_configuration
 from raft.membership import MembershipResult
 from raft.messages import AppendReply
-from tests.raft.cluster import Cluster
+from tests.raft.cluster import Cluster, leading
 from tests.raft.defects_here import alone, feed, lead
-from tests.raft.raft_node import RaftNode
-
-
-def leading(cluster: Cluster) -> RaftNode:
-    cluster.pass_time(3000)
-    leader = cluster.leader()
-    assert leader is not None
-    return leader
 
 
 def test_a_learner_counts_only_when_it_has_caught_up() -> None:

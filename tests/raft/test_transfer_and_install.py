@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from raft.membership import TransferResult
 from raft.settings import RaftSettings
-from tests.raft.cluster import Cluster
+from tests.raft.cluster import Cluster, leading
 from tests.raft.raft_node import RaftNode
 
 SMALL = RaftSettings(log_bytes=2_000, log_cap_bytes=4_000, install_in_flight_bytes=500)
-
-
-def leading(cluster: Cluster) -> RaftNode:
-    cluster.pass_time(3000)
-    leader = cluster.leader()
-    assert leader is not None
-    return leader
 
 
 def others(cluster: Cluster, leader: RaftNode) -> list[str]:
