@@ -66,6 +66,11 @@ def has_no_mqtt_and_stomp(broker: RunningBroker) -> bool:
     return answered_with_0_9_1(broker, mqtt) and answered_with_0_9_1(broker, b"CONNECT\nhost:/\n\n\0")
 
 
+def has_no_stream_protocol(broker: RunningBroker) -> bool:
+    peer_properties = b"\0\0\0\x0c\0\x11\0\1\0\0\0\1\0\0\0\0"
+    return answered_with_0_9_1(broker, peer_properties)
+
+
 def has_no_tracing(broker: RunningBroker) -> bool:
     with SystemClient(broker.url) as system:
         definitions = {"vhosts": [{"name": "/", "tracing": True}]}
@@ -107,6 +112,7 @@ def has_no_immediate(broker: RunningBroker) -> bool:
 PROBES: dict[str, Callable[[RunningBroker], bool]] = {
     "AMQP 1.0": has_no_amqp_1,
     "MQTT and STOMP": has_no_mqtt_and_stomp,
+    "RabbitMQ's stream protocol (streams are read by AMQP)": has_no_stream_protocol,
     "Message tracing": has_no_tracing,
     "Shovels and federation": has_no_shovels,
     "SASL `ANONYMOUS`, and challenges of `connection.secure`": has_no_anonymous,
