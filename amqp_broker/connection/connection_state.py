@@ -18,6 +18,8 @@ from queues.quorum.reader import Malformed, Reader
 
 _NUMBERS: Final = struct.Struct(">11q?")
 _TEXTS: Final = 6
+#: Of the fields, these and those behind it are in _NUMBERS.
+_FIRST_NUMBER: Final = 9
 
 
 class ConnectionState(NamedTuple):
@@ -25,6 +27,15 @@ class ConnectionState(NamedTuple):
     included. properties: client_properties, encoded. pending: octets that were read and are not handled, from a frame's
     border on. The others are as they are called in Peer, Session and Connection."""
 
+    host: str
+    local_host: str
+    user: str
+    acting: str
+    mechanism: str
+    vhost: str
+    properties: bytes
+    pending: bytes
+    channels: tuple[ChannelState, ...]
     applied: int
     moves: int
     port: int
@@ -37,20 +48,11 @@ class ConnectionState(NamedTuple):
     sent_bytes: int
     connected_at: int
     is_loopback: bool
-    host: str
-    local_host: str
-    user: str
-    acting: str
-    mechanism: str
-    vhost: str
-    properties: bytes
-    pending: bytes
-    channels: tuple[ChannelState, ...]
 
     def encode(self) -> bytes:
         """Octets, for `decode`."""
         texts = (self.host, self.local_host, self.user, self.acting, self.mechanism, self.vhost)
-        pieces = [_NUMBERS.pack(*self[:12])]
+        pieces = [_NUMBERS.pack(*self[_FIRST_NUMBER:])]
         for octets in [text.encode("utf-8", "surrogateescape") for text in texts]:
             pieces += (len(octets).to_bytes(2, "big"), octets)
         for octets in (self.properties, self.pending):
@@ -71,8 +73,7 @@ class ConnectionState(NamedTuple):
         channels = tuple([ChannelState.read(reader) for _ in range(reader.u16())])
         reader.finish()
         return cls(
-            *numbers, host=host, local_host=local_host, user=user, acting=acting, mechanism=mechanism, vhost=vhost,
-            properties=properties, pending=pending, channels=channels,
+            host, local_host, user, acting, mechanism, vhost, properties, pending, channels, *numbers
         )  # fmt: skip
 
     def client_properties(self) -> Table:

@@ -249,12 +249,13 @@ class Steering:
         assert session is not None  # it is open
         assert steered is not None  # it may move
         return ConnectionState(
+            peer.host, peer.local_host, session.user, session.acting, session.mechanism, session.vhost,
+            encode_table(session.client_properties), connection.pending,
+            tuple([state_of(channel) for channel in connection.channels.values()]),
             self._services.replication.last_applied, steered.moves + 1, peer.port, peer.local_port,
             connection.frame_max, connection.payload_max, session.channel_max, session.heartbeat_ms,
             connection.received_bytes, connection.sent_bytes + connection.output.size(), connection.connected_at,
-            peer.is_loopback, peer.host, peer.local_host, session.user, session.acting, session.mechanism,
-            session.vhost, encode_table(session.client_properties), connection.pending,
-            tuple([state_of(channel) for channel in connection.channels.values()]),
+            peer.is_loopback,
         )  # fmt: skip
 
     def take_leaving(self) -> list[Leaving]:

@@ -134,6 +134,11 @@ class Client:
         """It may go to another worker of this node."""
         self.steered = steered
 
+    def ask_before_publish(self) -> None:
+        """Its next publish is looked at as its first one is (Pauses.holds_back): it may be better off elsewhere. Not
+        while there is an alarm, of which those hear who have published."""
+        self.has_published = self.pauses.is_alarmed
+
     def stay(self) -> None:
         """It stays at this worker: what it has done here may be under way, and nobody can tell when that is over."""
         self.steered = None

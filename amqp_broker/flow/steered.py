@@ -26,13 +26,13 @@ _FRAME_BYTES = 8
 
 class Steered:
     """Of one connection. moves: how often it has moved. next_at: it does not before, milliseconds. has_consumed: it has
-    asked queues for messages at this worker. on_wish(connection, home): another worker would be better."""
+    asked queues for messages at this worker. move(connection, home): hold it for that; False: it cannot move now."""
 
-    def __init__(self, moves: int, next_at: int, on_wish: Callable[[OpenConnection, str], object]) -> None:
+    def __init__(self, moves: int, next_at: int, move: Callable[[OpenConnection, str], bool]) -> None:
         self.moves = moves
         self.next_at = next_at
         self.has_consumed = False
-        self._on_wish = on_wish
+        self._move = move
         self._count = 0
         self._since = 0  # octets that it had said before these
         self._octets: dict[str, int] = {}
@@ -47,21 +47,22 @@ class Steered:
 
     def record_publish(self, connection: OpenConnection, links: list[HomeLink], message: Message) -> None:
         """The message that has just come goes to queues of these homes, and maybe to others."""
-        said = connection.received_bytes + connection.position
-        if self._count == WINDOW:
-            self._look(connection, said)
         if not self._count:
-            self._since = said
+            self._since = connection.received_bytes + connection.position
             self._octets.clear()
         self._count += 1
         body = message.body_size + _FRAME_BYTES if message.body is not None else 0
         octets = len(message.raw) + _METHOD_BYTES + len(message.content) + body
         for link in links:
             self._octets[link.home] = self._octets.get(link.home, 0) + octets
+        if self._count >= WINDOW:
+            connection.ask_before_publish()
 
-    def _look(self, connection: OpenConnection, said: int) -> None:
-        """It begins to say the next message: where does most go?"""
+    def leaves(self, connection: OpenConnection) -> bool:
+        """It is about to publish. Whether it is held, because most of what it has said goes to one other worker."""
+        if self._count < WINDOW:
+            return False
         self._count = 0
+        said = connection.received_bytes + connection.position - self._since
         home = max(self._octets, key=self._octets.__getitem__)
-        if 10 * self._octets[home] >= _TENTHS * (said - self._since):
-            self._on_wish(connection, home)
+        return 10 * self._octets[home] >= _TENTHS * said and self._move(connection, home)

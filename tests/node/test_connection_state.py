@@ -23,8 +23,8 @@ PROPERTIES = st.dictionaries(st.text("abc", min_size=1, max_size=9), st.integers
     encode_table
 )
 STATES = st.builds(
-    ConnectionState, *[NUMBERS] * 11, st.booleans(), *[NAMES] * 6, PROPERTIES, st.binary(max_size=200),
-    st.lists(CHANNELS, max_size=4).map(tuple),
+    ConnectionState, *[NAMES] * 6, PROPERTIES, st.binary(max_size=200), st.lists(CHANNELS, max_size=4).map(tuple),
+    *[NUMBERS] * 11, st.booleans(),
 )  # fmt: skip
 
 
