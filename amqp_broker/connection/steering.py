@@ -83,8 +83,8 @@ SOCKET_MS: Final = 5000
 MOST_MOVES: Final = 3
 #: After so long it may be held again, milliseconds.
 REST_MS: Final = 10_000
-#: So many are held at a time: each turn looks at them.
-MOST_LEAVING: Final = 64
+#: So many are held at a time: each turn looks at those that are not quiet.
+MOST_LEAVING: Final = 512
 #: One that has more channels, or more octets that are read and not handled, stays.
 MOST_CHANNELS: Final = 64
 MOST_PENDING_BYTES: Final = 1024 * 1024
@@ -106,15 +106,13 @@ class Leaving(NamedTuple):
 
 
 class _Departure:
-    """A connection that is held. timer: ends that. state: what the other worker was asked about, with `token`.
-    is_expected: it has said that it goes on."""
+    """A connection that is held. timer: ends that. state: what the other worker was asked about, with `token`."""
 
     def __init__(self, connection: Connection, home: str) -> None:
         self.connection = connection
         self.home = home
         self.token = b""
         self.state: ConnectionState | None = None
-        self.is_expected = False
         self.timer: Timer | None = None
 
 
@@ -153,6 +151,9 @@ class Steering:
         self._linked = services.tenants.linked
         self.is_on = config.has_workers and config.steering == "auto"
         self.leaving: dict[Connection, _Departure] = {}
+        self._unasked: dict[_Departure, None] = {}
+        self._asked: dict[bytes, _Departure] = {}
+        self._due: list[_Departure] = []  # the other worker expects their sockets
         self._expected: dict[bytes, tuple[ConnectionState, Timer]] = {}
         self._send = services.tenants.register(FrameKind.CONNECTION_MOVE, self.receive)
 
@@ -194,6 +195,7 @@ class Steering:
         steered.put_off(now + REST_MS)
         self._pauses.pause(connection, _MOVE)
         departure = self.leaving[connection] = _Departure(connection, home)
+        self._unasked[departure] = None
         self._end_after(departure, HELD_MS)
         return True
 
@@ -228,17 +230,17 @@ class Steering:
     def work(self, now: int) -> None:
         """Everything that this turn has for other workers is on its way: of those that are quiet now the other worker
         is told everything."""
-        for departure in list(self.leaving.values()):
-            if departure.state is not None:
-                continue
+        for departure in list(self._unasked):
             if self._is_busy(departure.connection):
                 self._keep_soon(departure)
             elif self._is_quiet(departure):
                 self._ask(departure)
 
     def _ask(self, departure: _Departure) -> None:
+        del self._unasked[departure]
         departure.state = state = self._state_of(departure.connection)
-        departure.token = self._services.random_bytes(TOKEN_BYTES)
+        departure.token = token = self._services.random_bytes(TOKEN_BYTES)
+        self._asked[token] = departure
         if self._send(departure.home, _frame(_ASK, departure.token, state.encode())):
             self._end_after(departure, ANSWER_MS)
         else:
@@ -261,13 +263,14 @@ class Steering:
     def take_leaving(self) -> list[Leaving]:
         """Those whose sockets are to go now. `moved` or `kept` follows for each, before anything else happens."""
         found = []
-        for departure in list(self.leaving.values()):
-            if departure.is_expected:
-                departure.is_expected = False
-                if self._is_as_said(departure):
-                    found.append(Leaving(departure.connection, departure.home, departure.token))
-                else:
-                    self._keep_soon(departure)
+        due, self._due = self._due, []
+        for departure in due:
+            if self._asked.get(departure.token) is not departure:
+                continue  # it goes on here already
+            if self._is_as_said(departure):
+                found.append(Leaving(departure.connection, departure.home, departure.token))
+            else:
+                self._keep_soon(departure)
         return found
 
     def _is_as_said(self, departure: _Departure) -> bool:
@@ -308,7 +311,11 @@ class Steering:
 
     def _forget(self, connection: Connection) -> _Departure | None:
         departure = self.leaving.pop(connection, None)
-        if departure is not None and departure.timer is not None:
+        if departure is None:
+            return None
+        self._unasked.pop(departure, None)
+        self._asked.pop(departure.token, None)
+        if departure.timer is not None:
             departure.timer.cancel()
         return departure
 
@@ -406,15 +413,14 @@ class Steering:
             raise PeerProtocolError(f"{name} says {what} of the move of a connection, which means nothing")
 
     def _answered(self, name: str, token: bytes, goes_on: bool, now: int) -> None:
-        found = [each for each in self.leaving.values() if each.token == token and each.home == name]
-        if not found:
+        departure = self._asked.get(token)
+        if departure is None or departure.home != name:
             self._send(name, _frame(_FORGET, token))
-        for departure in found:
-            if goes_on:
-                departure.is_expected = True
-            else:
-                departure.state = None  # there is nothing to forget
-                self._keep(departure, now)
+        elif goes_on:
+            self._due.append(departure)
+        else:
+            departure.state = None  # there is nothing to forget
+            self._keep(departure, now)
 
 
 def _frame(what: int, token: bytes, octets: bytes = b"") -> bytes:
