@@ -20,6 +20,7 @@ cdef class Turn:
     cdef public list dirty
     cdef public list dropped
     cdef public list reading
+    cdef public list leaving
     cdef public list checks
     cdef public list peers
     cdef public bint wants_sync
@@ -61,6 +62,8 @@ cdef class Node:
     cdef public QuorumGroups groups
     cdef public Replication replication
     cdef public object remote_queues
+    cdef public object steering
+    cdef dict _leaving
     cdef public object acquaintances
     cdef dict _links
     cdef public object leases
@@ -93,7 +96,7 @@ cdef class Node:
     cpdef void synced(self, object job, long long now) except *
     cpdef void set_time(self, long long now) except *
     cpdef list take_dirty(self)
-    @cython.locals(replication=Replication, groups=QuorumGroups, dropped=list, reading=list, position="long long",
+    @cython.locals(replication=Replication, groups=QuorumGroups, dropped=list, reading=list, leaving=list, position="long long",
                    checks=list, peers=list)
     cpdef Turn end_turn(self, long long now)
     @cython.locals(store=MessageStore)

@@ -1,10 +1,10 @@
 """Node: a whole broker node without sockets, clock, threads or asyncio. Time is an argument, output is data.
 
     inputs   open_connection  receive_data / receive_buffer  writable  connection_lost  synced  tick  shut_down
-             peer_connected  receive_peer  peer_disconnected
-    output   end_turn() -> Turn: dirty, dropped, paused and resumed connections, frames for other nodes, passwords to be
-                 checked, the audit log's files, whether a sync is wanted, next deadline; take_dirty(), take_peers()
-                 -> two of these, earlier
+             peer_connected  receive_peer  peer_disconnected  adopt  moved  kept
+    output   end_turn() -> Turn: dirty, dropped, paused, resumed and leaving connections, frames for other nodes,
+                 passwords to be checked, the audit log's files, whether a sync is wanted, next deadline; take_dirty(),
+                 take_peers() -> two of these, earlier
              take_sync() -> SyncJob, which the driver runs wherever it likes and brings back with synced()
 
 The law: append, then sync, then confirm. What a turn wrote is confirmed (or answered) when a SyncJob that was taken
@@ -40,6 +40,7 @@ from amqp_broker.connection.connection import Connection
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
+from amqp_broker.connection.steering import Leaving, Steering, SteeringServices
 from amqp_broker.flow.clients import Clients
 from amqp_broker.flow.pauses import Pauses
 from amqp_broker.flow.peer import Peer
@@ -94,6 +95,8 @@ _LAZY_SYNC_MS = LAZY_SYNC_MS
 _PAGE_OUT_BYTES = 2 * 1024 * 1024
 #: A turn that has nothing for peers.
 _NO_PEERS: list[tuple[str, list[bytes]]] = []
+#: One in which no connection leaves.
+_NOBODY: list[Leaving] = []
 #: What `Node.end_turn` calls, in this order, those left out that have nothing to do. `part.method` is a phase of a part
 #: (turn/part.py); the rest are steps of the node.
 PARTS = (
@@ -107,12 +110,14 @@ PARTS = (
     "replication.work",  # commands of this turn are proposed: metadata, quorum queues
     "write",  # settlements are written; the journal's length is looked at, which may move messages and so write
     "remote_queues.end_turn",  # what other nodes hear of what was written for them
+    "steering.work",  # what another worker has to know of a connection is behind all that it has had said there
     "replication.end_turn",  # groups append: behind `write`, as their entries may retire segments
     "replication.take_peers",
     "confirming.end_turn",  # the position that confirms wait for covers everything above
     "share_budget",  # memory, between the node and its groups
     "relieve",  # when all that needs memory has been counted
     "choose_readers",  # as of the end: the gate, and whom the driver reads
+    "steering.take_leaving",  # nothing changes any more for those who leave; who does not has a deadline
     "clients.take_dropped",
     "pauses.take_reading",
     "hashing.take",
@@ -143,6 +148,8 @@ class Turn:
     dirty: connections with output. What is in it needs no disk, or is on it: confirms, and answers to what was written.
     dropped: connections to be closed: our half when the output is written, or both at once (`is_abandoned`).
     reading: connections whose `is_paused` has changed.
+    leaving: connections whose sockets are to be handed to other workers, when all that they have to say is written;
+    each is told of at once with `moved` or `kept`.
     checks: passwords to be compared or hashed, and files of the audit log to be written or read, anywhere; each to be
     brought back with `checked`.
     peers: frames for other nodes, by name, in order. A leader's appends before its own sync; votes, and answers to
@@ -152,13 +159,14 @@ class Turn:
     None.
     """
 
-    __slots__ = ("checks", "dirty", "dropped", "next_deadline", "peers", "reading", "wants_sync")
+    __slots__ = ("checks", "dirty", "dropped", "leaving", "next_deadline", "peers", "reading", "wants_sync")
 
     def __init__(
         self,
         dirty: list[Connection],
         dropped: list[Connection],
         reading: list[Connection],
+        leaving: list[Leaving],
         checks: list[PasswordCheck | PasswordHash | FileWork],
         peers: list[tuple[str, list[bytes]]],
         wants_sync: bool,
@@ -167,6 +175,7 @@ class Turn:
         self.dirty = dirty
         self.dropped = dropped
         self.reading = reading
+        self.leaving = leaving
         self.checks = checks
         self.peers = peers
         self.wants_sync = wants_sync
@@ -240,6 +249,7 @@ class Node:
             self.answers.begin, counts, self.tenants, self.audit, self.remote_queues.home,
         )  # fmt: skip
         self._serve_clients(handshake, random_bytes)
+        self._steer(handshake, random_bytes)
         self._begin(now)
 
     def _serve_clients(self, handshake: Handshake, random_bytes: Callable[[int], bytes]) -> None:
@@ -259,6 +269,19 @@ class Node:
         self._waiting_logins = self.logins.waiting
         self.control: Control = Control(config, self.clients, self.services, handshake)
         self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
+
+    def _steer(self, handshake: Handshake, random_bytes: Callable[[int], bytes]) -> None:
+        """Which of its clients other workers go on with."""
+        broker = self.broker
+        services = SteeringServices(
+            self.config, self.replication, self.remote_queues, self.groups, self.tenants, self.clients, self.pauses,
+            self.alarms, broker.metadata, broker.vhosts, self.timers, self.clock, random_bytes, self.services,
+            self.publisher, self.control, handshake, self._new_connection, lambda: self.is_ready,
+        )  # fmt: skip
+        self.steering = Steering(services)
+        self._leaving = self.steering.leaving
+        if self.steering.is_on:
+            self.control.steer_with(self.steering)
 
     def _replicate(self, random_bytes: Callable[[int], bytes], disk: Disk) -> None:
         """What it agrees on with other nodes, and keeps as they do."""
@@ -414,10 +437,9 @@ class Node:
     def open_connection(self, peer: Peer, now: int) -> Connection:
         """A client has connected."""
         self.set_time(now)
-        number = self._next_number
-        self._next_number += 1
         clients = self.clients
-        connection = Connection(clients, self.pauses, self.clock, self.config, peer, number, self.control)
+        connection = self._new_connection(peer)
+        number = connection.number
         clients.add(connection)
         pending = clients.pending_handshakes
         if len(pending) >= self.config.max_pending_handshakes:
@@ -430,6 +452,28 @@ class Node:
         give_up_at = now + self.config.handshake_timeout_ms
         connection.set_timer(self.timers.at(give_up_at, lambda now: self._give_up_handshake(connection)))
         return connection
+
+    def _new_connection(self, peer: Peer) -> Connection:
+        number = self._next_number
+        self._next_number += 1
+        return Connection(self.clients, self.pauses, self.clock, self.config, peer, number, self.control)
+
+    def adopt(self, token: bytes, now: int) -> tuple[Connection, bytes] | None:
+        """The socket of a connection has come that another worker had. Returns the connection, whose transport it is
+        from now on, and the octets that it gets first with `receive_data`; None: nobody waits for it, close it."""
+        self.set_time(now)
+        return self.steering.adopt(token, now)
+
+    def moved(self, connection: Connection, now: int) -> None:
+        """The socket of one of `Turn.leaving` is another worker's."""
+        self.set_time(now)
+        self.steering.moved(connection)
+        self._let_go(connection)
+
+    def kept(self, connection: Connection, now: int) -> None:
+        """It could not be handed over, and is still here."""
+        self.set_time(now)
+        self.steering.kept(connection, now)
 
     def _give_up_handshake(self, connection: Connection) -> None:
         self._abandon(connection, "its handshake took too long (handshake_timeout)")
@@ -472,6 +516,9 @@ class Node:
             if connection.state != AWAIT_HEADER:  # as of those who only look whether somebody listens
                 self.control.log_end(connection, "the client closed the transport, or it was lost")
             self.control.release(connection)
+        self._let_go(connection)
+
+    def _let_go(self, connection: Connection) -> None:
         connection.forget()
         self.alarms.forget(connection)
         self.clients.forget(connection)
@@ -523,6 +570,7 @@ class Node:
         self.remote_queues.peer_disconnected(name, now)
         self._reply_consumers.peer_disconnected(name, now)
         self.leases.peer_disconnected(name)
+        self.steering.peer_disconnected(name, now)
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to another node is gone, with what was on it."""
@@ -635,6 +683,8 @@ class Node:
         self._write()
         if self._home_sessions:
             remote_queues.end_turn(now)
+        if self._leaving:
+            self.steering.work(now)
         if replication.is_busy or groups.is_busy or replication.dirty or self._frames:
             replication.end_turn(now)
             peers = replication.take_peers()
@@ -647,13 +697,14 @@ class Node:
             share_budget(groups.pagers)
         self._relieve(now)
         self._choose_readers()
+        leaving = self.steering.take_leaving() if self._leaving else _NOBODY
         dropped, reading = self.clients.take_dropped(), self.pauses.take_reading()
         if self.hashing.has_waiting:
             checks += self.hashing.take()
         if self._file_work:
             checks += self.audit.take()
         wants_sync, deadline = self._wants_sync(now, position), self._next_deadline()
-        return Turn(self.clients.take_dirty(), dropped, reading, checks, peers, wants_sync, deadline)
+        return Turn(self.clients.take_dirty(), dropped, reading, leaving, checks, peers, wants_sync, deadline)
 
     def _write(self) -> None:
         """What this turn has settled, and what keeps the journal short."""

@@ -62,7 +62,7 @@ cdef class Channel:
     cdef public long long unroutable
     cdef public long long returned
     cdef long long by_size[9]
-    cdef long long sized
+    cdef public long long sized
     cdef public long long octets
     cdef int size_class
     cdef unsigned long long size_below

@@ -364,7 +364,7 @@ class Channel:
         receipt = None
         if route.needs_receipt:
             if route.pacing:
-                self.connection.record_homes(route.pacing)
+                self.connection.record_homes(route.pacing, message)
             if self.is_confirming:
                 receipt = self.confirms.new_receipt()
         self.extra += len(route.queues)

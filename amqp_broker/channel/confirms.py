@@ -87,6 +87,10 @@ class Confirms:
         self._turn_record = None
         self._pending.clear()
 
+    def go_on_from(self, number: int) -> None:
+        """The channel was another process's: so many publishes were numbered, and all of them are confirmed."""
+        self.published = self.confirmed = self._recorded = number
+
     def record_publish(self) -> None:
         """The next message is whole."""
         self.published += 1

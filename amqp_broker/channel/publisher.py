@@ -146,11 +146,13 @@ class Publisher:
             found, delayed = self._walk(vhost, route, message, facts)
         if vhost.taps is not None:
             vhost.taps.published(channel.clock.now, message, facts, found.queues, publisher_of(channel, is_mandatory))
+        if delayed:
+            channel.connection.stay()
         for name in delayed:
             vhost.delayed[name].add(message, channel.clock.now, receipt)
         if found.queues:
             if found.pacing:
-                channel.connection.record_homes(found.pacing)
+                channel.connection.record_homes(found.pacing, message)
             outcome = found.publish(message, receipt, False, channel.clock.now)
             if outcome:
                 channel.record_outcome(outcome)
@@ -214,6 +216,7 @@ class Publisher:
         self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts
     ) -> None:
         """A reply to a reply consumer, or a request to the broker itself."""
+        channel.connection.stay()
         if message.address.exchange == SYSTEM_EXCHANGE:
             self._system.request(channel, message.address.routing_key, message, facts)
             return
@@ -229,6 +232,11 @@ class Publisher:
             connection.late_cancels.append((channel, consumer.tag))
         else:
             self.tell_cancelled([(channel, consumer.tag)])
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether clients have still to hear that consumers of theirs were cancelled."""
+        return bool(self._cancels)
 
     def tell_cancelled(self, cancels: list[tuple[Channel, str]]) -> None:
         """basic.cancel from the broker for these consumers, by their tags: a queue may have very many."""

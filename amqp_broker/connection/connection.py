@@ -27,9 +27,12 @@ from amqp_broker.protocol.constants import ReplyCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from amqp_broker.auth.session import Session
+    from amqp_broker.connection.connection_state import ConnectionState
     from amqp_broker.connection.control import Control
     from amqp_broker.connection.transport import Transport
     from amqp_broker.flow.clients import Clients
+    from amqp_broker.flow.declarer import Declarer
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.flow.peer import Peer
     from amqp_broker.octets.buffer import Pointer
@@ -51,6 +54,9 @@ _OPEN = OPEN
 _CLOSING = CLOSING
 _ENDING = ENDING
 _HANDLING = HANDLING
+
+#: `handshake_step` of a connection that is open.
+OPENED = 3
 
 _METHOD = 1
 _HEADER = 2
@@ -92,6 +98,16 @@ class Connection(Client):
         self.timer: Timer | None = None  # that of the handshake, then of heartbeats, then of the end
         self.transport: Transport | None = None
         self.position = 0
+
+    def go_on_with(self, state: ConnectionState, session: Session, declarer: Declarer) -> None:
+        """It was open at another worker, and its client knows nothing of that."""
+        self.state = _OPEN
+        self.handshake_step = OPENED
+        self.session = session
+        self.declarer = declarer
+        self.frame_max, self.payload_max = state.frame_max, state.payload_max
+        self.received_bytes, self.sent_bytes = state.received_bytes, state.sent_bytes
+        self.connected_at = state.connected_at
 
     # -- output --------------------------------------------------------------------------------------------------
 

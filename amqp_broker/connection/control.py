@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.channel.services import ChannelServices
     from amqp_broker.connection.handshake import Handshake
+    from amqp_broker.connection.steering import Steering
+    from amqp_broker.flow.client import OpenConnection
     from amqp_broker.flow.clients import Clients
     from amqp_broker.settings.config import Config
 
@@ -33,6 +35,8 @@ log = logging.getLogger("amqp_broker.connection")
 _HANDSHAKE_METHODS = (c.CONNECTION_START_OK, c.CONNECTION_SECURE_OK, c.CONNECTION_TUNE_OK, c.CONNECTION_OPEN)
 #: What is refused of these is written down in the audit log.
 _AUDITED_CLASSES = (c.CLASS_EXCHANGE, c.CLASS_QUEUE)
+#: Octets of a frame besides its payload.
+_FRAME_BYTES = 8
 _CHANNEL_OPEN = methods.ChannelOpen.index
 _CHANNEL_CLOSE = methods.ChannelClose.index
 _CHANNEL_CLOSE_OK = methods.ChannelCloseOk.index
@@ -51,6 +55,11 @@ class Control:
         self._turn_share = services.turn_share
         self._clock = services.clock
         self._timers = services.timers
+        self._steering: Steering | None = None
+
+    def steer_with(self, steering: Steering) -> None:
+        """Who is to move to another worker."""
+        self._steering = steering
 
     # -- frames that are not for an open channel -------------------------------------------------------------------
 
@@ -132,6 +141,10 @@ class Control:
         """A method on an open channel."""
         method = self._decode(payload)
         handler = handlers.HANDLERS.get(method.index)
+        connection: OpenConnection = channel.connection
+        if connection.steered is not None and self._steering is not None and self._steering.goes_first(channel, method):
+            connection.position -= len(payload) + _FRAME_BYTES  # it is handled when that is decided
+            return
         if handler is None:
             if method.index == _CHANNEL_OPEN:
                 raise ConnectionException(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen", *_ids(method.index))
@@ -144,7 +157,7 @@ class Control:
                 audited.refuse(channel, method.name, error.explanation)
             raise
         finally:
-            self._turn_share.record_request(channel.connection, method.index)
+            self._turn_share.record_request(connection, method.index)
 
     @staticmethod
     def _decode(payload: bytes) -> methods.Method:
@@ -242,10 +255,23 @@ class Control:
         fields = self._fields("connection_end", connection, why)
         log.log(level, "connection %s%s ended: %s", connection.peer, self._owner(connection), why, extra=fields)
 
-    def log_open(self, connection: Connection) -> None:
-        """The one line on its beginning."""
+    def opened(self, connection: Connection) -> None:
+        """It is open, which is the one line on its beginning."""
+        if self._steering is not None:
+            self._steering.opened(connection)
         fields = self._fields("connection_open", connection)
         log.info("connection %s%s is open", connection.peer, self._owner(connection), extra=fields)
+
+    def log_arrival(self, connection: Connection) -> None:
+        """The line on its beginning at a worker to which it has moved."""
+        fields = self._fields("connection_arrival", connection)
+        log.info("connection %s%s has come from another worker", connection.peer, self._owner(connection), extra=fields)
+
+    def leave(self, connection: Connection, home: str) -> None:
+        """Another worker has its socket. It holds nothing."""
+        fields = self._fields("connection_move", connection, home)
+        log.info("connection %s%s goes on at %s", connection.peer, self._owner(connection), home, extra=fields)
+        self.release(connection)
 
     @staticmethod
     def _fields(event: str, connection: Connection, reason: str = "") -> dict[str, dict[str, str | int]]:

@@ -12,7 +12,7 @@ from amqp_broker.auth.sasl import SaslError
 from amqp_broker.auth.service_account import ServiceAccount, ServiceSession
 from amqp_broker.auth.session import SERVICE_USER, Session
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate
-from amqp_broker.connection.connection import Connection
+from amqp_broker.connection.connection import OPENED, Connection
 from amqp_broker.connection.heartbeat import watch_heartbeat
 from amqp_broker.connection.logins import AMQP, ClientLogin, Logins
 from amqp_broker.errors import ConnectionException
@@ -295,9 +295,24 @@ class Handshake:
         if vhost is None:
             raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {name} not found")
         session.enter(name)
+        self.check_entry(session, vhost)
+        vhost.enter(session.user)
+        connection.declarer = Declarer(vhost, session, connection.peer)
+        connection.state = OPEN
+        connection.handshake_step = OPENED
+        assert connection.timer is not None  # of the handshake
+        connection.timer.cancel()
+        self._clients.enter(connection, session.user)
+        watch_heartbeat(connection, session.heartbeat_ms, self._timers, self._clock.now)
+        connection.control.opened(connection)
+        connection.send(0, methods.ConnectionOpenOk())
+
+    def check_entry(self, session: Session, vhost: VHost) -> None:
+        """Whether this user may have one more connection to the virtual host, at this node. Raises
+        ConnectionException."""
         if not session.has_vhost():
             raise ConnectionException(
-                ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}'"
+                ReplyCode.NOT_ALLOWED, f"access to vhost '{vhost.name}' refused for user '{session.user}'"
             )
         if self._is_drained() and not session.is_tool:
             text = f"node {self._config.node_name} is being drained: connect to another one"
@@ -309,24 +324,14 @@ class Handshake:
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused: the node's limit of {most} connections (max_connections) is reached",
             )
-        record = self._metadata.vhost(name)
+        record = self._metadata.vhost(vhost.name)
         limit = record.limits.get("max-connections", -1) if record is not None else -1
         if is_counted and 0 <= limit <= vhost.connections - sum(each.vhost is vhost for each in own):
             raise ConnectionException(
-                ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{session.user}': "
+                ReplyCode.NOT_ALLOWED, f"access to vhost '{vhost.name}' refused for user '{session.user}': "
                 f"vhost connection limit ({limit}) is reached"
             )
         self._check_user_limit(session)
-        vhost.enter(session.user)
-        connection.declarer = Declarer(vhost, session, connection.peer)
-        connection.state = OPEN
-        connection.handshake_step = 3
-        assert connection.timer is not None  # of the handshake
-        connection.timer.cancel()
-        self._clients.enter(connection, session.user)
-        watch_heartbeat(connection, session.heartbeat_ms, self._timers, self._clock.now)
-        connection.control.log_open(connection)
-        connection.send(0, methods.ConnectionOpenOk())
 
     def _check_user_limit(self, session: Session) -> None:
         user = self._metadata.user(session.user)

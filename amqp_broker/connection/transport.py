@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -15,3 +17,5 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
     def abort(self) -> None: ...
+
+    def leave(self, give: Callable[[socket.socket], bool]) -> bool: ...

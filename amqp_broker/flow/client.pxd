@@ -33,9 +33,10 @@ cdef class Client:
     cdef public object declarer
     cdef public dict homes
     cdef public object late_cancels
+    cdef public object steered
 
     cpdef int touch(self) except -1
     @cython.locals(output=Output)
     cpdef bint has_room(self) except -1
     cpdef int starve(self) except -1
-    cpdef int record_homes(self, list homes) except -1
+    cpdef int record_homes(self, list homes, object message) except -1

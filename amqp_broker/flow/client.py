@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from amqp_broker.flow.declarer import Declarer
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.flow.peer import Peer
+    from amqp_broker.flow.steered import Steered
     from amqp_broker.queue_types.remote.home_link import HomeLink
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
+    from queues.message import Message
 
 _HANDLING = HANDLING
 
@@ -37,7 +39,8 @@ class Client:
     """peer: who it is (flow/peer.py). session: who has logged in, None before that. declarer: what it is in its virtual
     host, while it is open. paused_for: Reasons, as bits; only Pauses changes them. is_paused: nothing
     is read from it, as the driver was told last. is_starved: deliveries stopped for want of room or memory. homes:
-    links to nodes to whose queues it publishes. late_cancels: consumers whose end it hears of behind an answer."""
+    links to nodes to whose queues it publishes. late_cancels: consumers whose end it hears of behind an answer.
+    steered: where it would be better off, if it may go there."""
 
     def __init__(
         self, clients: Clients, pauses: Pauses, clock: TurnClock, config: Config, peer: Peer, number: int
@@ -66,6 +69,7 @@ class Client:
         self.has_published = False
         self.homes: dict[HomeLink, None] = {}
         self.late_cancels: list[tuple[OpenChannel, str]] | None = None
+        self.steered: Steered | None = None
 
     @property
     def vhost(self) -> VHost | None:
@@ -117,12 +121,27 @@ class Client:
         """The transport is full: no deliveries."""
         self.is_writable = False
 
-    def record_homes(self, homes: list[HomeLink]) -> None:
-        """It publishes to queues that live on other nodes: links to these, whose troubles are its own."""
+    def record_homes(self, homes: list[HomeLink], message: Message) -> None:
+        """It publishes a message to queues that live on other nodes: links to these, whose troubles are its own."""
+        if self.steered is not None:
+            self.steered.record_publish(self, homes, message)
         for link in homes:
             if link not in self.homes:
                 self.homes[link] = None
                 self.pauses.notify(self)
+
+    def steer(self, steered: Steered) -> None:
+        """It may go to another worker of this node."""
+        self.steered = steered
+
+    def ask_before_publish(self) -> None:
+        """Its next publish is looked at as its first one is (Pauses.holds_back): it may be better off elsewhere. Not
+        while there is an alarm, of which those hear who have published."""
+        self.has_published = self.pauses.is_alarmed
+
+    def stay(self) -> None:
+        """It stays at this worker: what it has done here may be under way, and nobody can tell when that is over."""
+        self.steered = None
 
     def hold_cancels(self) -> None:
         """It hears of the ends of its consumers later, behind an answer."""

@@ -12,6 +12,7 @@ cdef class Clients:
     cdef public long long open_count
     cdef public long long opened
     cdef public long long closed
+    cdef public long long moved
     cdef public long long channels_opened
     cdef public long long channels_closed
     cdef public object sums

@@ -35,7 +35,8 @@ class ClosedSums:
 class Clients:
     """connections: all, by their numbers; numbers: these in order. closing: those whose end is awaited, the oldest
     first. users: the open ones of each user that has any. starved: deliveries to them have stopped. dropped: the driver
-    is to close them. opened, closed, channels_opened, channels_closed: since the start; sums: what closed ones did;
+    is to close them. opened, closed, channels_opened, channels_closed: since the start; moved: those of the opened ones
+    that have come from another worker, which has closed them; sums: what closed ones did, less what those had done;
     message_sizes: how large was what all of them have published, as far as it was counted.
     max_connections, max_transports: what the settings allow, or less if the driver has less to give."""
 
@@ -49,6 +50,7 @@ class Clients:
         self.users: dict[str, dict[OpenConnection, None]] = {}
         self.open_count = 0
         self.opened = self.closed = self.channels_opened = self.channels_closed = 0
+        self.moved = 0
         self.sums = ClosedSums()
         self.message_sizes = MessageSizes()
         self.dirty: list[OpenConnection] = []
@@ -100,6 +102,23 @@ class Clients:
         """The same, and its end is not awaited."""
         self.closing.pop(client.number, None)
         self.dropped.append(client)
+
+    def arrive(self, client: OpenConnection, user: str) -> None:
+        """An open connection has come from another worker, which has counted what it has done so far."""
+        self.add(client)
+        self.enter(client, user)
+        self.moved += 1
+        self.sums.received_bytes -= client.received_bytes
+        self.sums.sent_bytes -= client.sent_bytes
+
+    def go_on_with_channel(self, published: int, to_confirm: int, delivered: int, routed: int) -> None:
+        """The same of a channel of it. to_confirm: of what was published, all of which is confirmed."""
+        self.channels_opened += 1
+        self.sums.published -= published
+        self.sums.to_confirm -= to_confirm
+        self.sums.confirmed -= to_confirm
+        self.sums.delivered -= delivered
+        self.sums.routed -= routed
 
     def count_channel(self) -> None:
         """One was opened."""

@@ -99,11 +99,14 @@ class Pauses:
     # -- the gate --------------------------------------------------------------------------------------------------
 
     def holds_back(self, client: Client) -> bool:
-        """It is about to publish, for the first time or while the gate is shut. Returns whether it has to wait."""
+        """It is about to publish: for the first time, or where it may leave for another worker, or while the gate is
+        shut. Returns whether it has to wait."""
         if not client.has_published:
             client.has_published = True
             self.publishers[client] = None
             self.notify(client)
+            if client.steered is not None and client.steered.leaves(client):
+                return True
         if not self._has_to_wait(client):
             return False
         self.held[client] = None

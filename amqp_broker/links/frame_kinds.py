@@ -30,6 +30,7 @@ class FrameKind(IntEnum):
     STREAM_REQUEST = 16
     STREAM_ANSWER = 17
     METADATA_FEED = 18
+    CONNECTION_MOVE = 19
 
 
 #: The level (levels.py) with which a kind came, for those that not all versions know.
@@ -40,4 +41,5 @@ SINCE: Mapping[FrameKind, int] = {
     FrameKind.STREAM_REQUEST: 2,
     FrameKind.STREAM_ANSWER: 2,
     FrameKind.METADATA_FEED: 2,
+    FrameKind.CONNECTION_MOVE: 2,
 }

@@ -46,6 +46,7 @@ def count_node(counts: NodeCounts) -> Steps:
     return {
         "node": counts.config.node_name,
         "connections": clients.open_count,
+        "connection_moves": clients.moved,
         "channels": clients.channels_opened - clients.channels_closed,
         "vhosts": len(broker.vhosts),
         "queues": queues,

@@ -267,6 +267,7 @@ class Totals:
         return {
             "connection_created": clients.opened,
             "connection_closed": clients.closed,
+            "connection_moved": clients.moved,
             "channel_created": clients.channels_opened,
             "channel_closed": clients.channels_closed,
             "queue_declared": broker.queues_declared,

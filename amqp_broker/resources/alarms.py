@@ -121,6 +121,10 @@ class Alarms:
             del self._told[connection]
             connection.send(0, methods.ConnectionUnblocked())
 
+    def has_told(self, connection: Client) -> bool:
+        """Whether a client is blocked, and knows it."""
+        return connection in self._told
+
     def forget(self, connection: Client) -> None:
         """The connection is gone."""
         self._told.pop(connection, None)

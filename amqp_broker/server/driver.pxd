@@ -16,6 +16,7 @@ cdef class Driver:
     cdef public object receive_view
     cdef public bytes received
     cdef public PeerLinks links
+    cdef public object hand_over
     cdef public object after_turn
     cdef object _loop
     cdef object _call_soon

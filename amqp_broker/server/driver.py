@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from amqp_broker.auth.hashing import PasswordHash
     from amqp_broker.connection.connection import Connection
     from amqp_broker.connection.logins import PasswordCheck
+    from amqp_broker.connection.steering import Leaving
     from amqp_broker.node import Node
     from amqp_broker.resources.page_check import PageCheck
     from amqp_broker.server.peers import PeerLinks
@@ -106,7 +107,8 @@ class CommonPace(TimedPace):
 
 class Driver:
     """The bridge between a loop and a node. `failed` is set to an exception when the node must stop. `links`: to the
-    other nodes, if there can be any. `after_turn`: called at the end of each turn, as long as it is there."""
+    other nodes, if there can be any. `hand_over`: gives a connection's socket to another worker, if there can be any;
+    False: it cannot. `after_turn`: called at the end of each turn, as long as it is there."""
 
     def __init__(self, node: Node, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self.node = node
@@ -116,6 +118,7 @@ class Driver:
         self.receive_view = memoryview(self.receive_buffer)
         self.received = b""
         self.links: PeerLinks | None = None
+        self.hand_over: Callable[[Leaving], bool] | None = None
         self.after_turn: Callable[[], None] | None = None
         self._loop = loop
         # Bound once: they are called in every turn. In a context of their own, which need not be copied each time.
@@ -282,6 +285,8 @@ class Driver:
                 connection.transport.abort()
             else:
                 connection.transport.close()
+        for leaving in turn.leaving:
+            self._hand_over(leaving, now)
         links = self.links
         if links is not None:
             for name, frames in turn.peers:
@@ -301,6 +306,15 @@ class Driver:
         if self._jobs:
             self.wants_turn()  # after whatever else the loop has to deliver
         return is_synced
+
+    def _hand_over(self, leaving: Leaving, now: int) -> None:
+        """Its socket goes to another worker, or it goes on here."""
+        if self.hand_over is not None and self.hand_over(leaving):
+            self.room.give()
+            self.node.moved(leaving.connection, now)
+        else:
+            self.node.kept(leaving.connection, now)
+        self.wants_turn()
 
     def _revive(self, connection: Connection) -> None:
         """The transport took everything at once, unless it has complained since."""

@@ -14,10 +14,12 @@ Invariants:
    clients and no new queues, and their folders go when they are empty.
 4. A client goes to the worker with the fewer connections of two that are picked at random, of those that are ready and
    whose loop turns.
+5. A socket that a worker gives away goes to the one that it names, or is closed.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import os
@@ -37,6 +39,7 @@ from typing import TYPE_CHECKING, Final
 from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.server.descriptors import EXHAUSTED, raise_limit
 from amqp_broker.server.management_process import ManagementProcess
+from amqp_broker.server.moves import MOVE, NUMBER_BYTES
 from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.worker import EMPTY, PLAIN, READY, SECURE, SERVING, WORD, Seat
@@ -335,8 +338,9 @@ class Supervisor:
 
     def _hear(self, worker: Worker) -> None:
         while worker.control is not None:
+            sockets: list[int] = []
             try:
-                said = worker.control.recv(_MOST_OCTETS)
+                said, sockets, _, _ = socket.recv_fds(worker.control, _MOST_OCTETS, 1)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -354,6 +358,8 @@ class Supervisor:
                 worker.taken = int.from_bytes(rest[_NUMBER:], "big")
                 if worker.deaths and worker.word_at - worker.deaths[-1] > DEATHS_S:
                     worker.pause_s = 0.0
+            elif what == MOVE:
+                self._move(worker, rest, sockets)
             elif what == READY:
                 self._ready(worker, rest.decode())
             elif what == EMPTY and not worker.is_empty:
@@ -532,6 +538,25 @@ class Supervisor:
             client.close()
             return True
         return False
+
+    def _move(self, worker: Worker, said: bytes, sockets: list[int]) -> None:
+        """A worker hands a client to another one, who expects it. If he cannot be given it, the client is lost: the one
+        before has forgotten it."""
+        number = int.from_bytes(said[:NUMBER_BYTES], "big")
+        to = self.workers.get(number)
+        try:
+            if not sockets:
+                raise OSError(errno.EMFILE, "the supervisor has no descriptor for it; raise `ulimit -n`")
+            if to is None or to.control is None:
+                raise OSError(errno.ESRCH, "it has ended")
+            socket.send_fds(to.control, [MOVE + said[NUMBER_BYTES:]], sockets)
+            to.handed += 1
+        except OSError as error:
+            log.warning("a client of worker %d is lost on its way to worker %d: %s", worker.number, number,
+                        error.strerror)  # fmt: skip
+        finally:
+            for each in sockets:
+                os.close(each)
 
     def _usable(self) -> list[Worker]:
         """Who may be given clients: of those that have room the ones whose loop turns, if there are any."""

@@ -32,6 +32,7 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from amqp_broker.server.driver import Driver
     from amqp_broker.server.tls_layer import TlsLayer
@@ -86,7 +87,9 @@ class TcpTransport:
         client: socket.socket,
         peer: Peer,
         tls: TlsLayer | None = None,
+        connection: Connection | None = None,
     ) -> None:
+        """connection: that the node has already; None: it gets to know of one."""
         self.driver = driver
         self.pauses = driver.node.pauses
         self.tls = tls
@@ -104,7 +107,9 @@ class TcpTransport:
         self.is_closing = False
         self.is_lost = False
         self.has_ended = False
-        self.connection: Connection = driver.node.open_connection(peer, driver.now())
+        self.connection: Connection = (
+            driver.node.open_connection(peer, driver.now()) if connection is None else connection
+        )
         self.connection.set_transport(self)
         loop.add_reader(self.fd, self.on_readable)
         if tls is not None and tls.has_more:
@@ -396,6 +401,17 @@ class TcpTransport:
         self.is_closing = True
         if not self.unsent:
             self._finish()
+
+    def leave(self, give: Callable[[socket.socket], bool]) -> bool:
+        """Let go of the socket, if everything is written and `give` has brought it to another process: this one has
+        closed its copy then. False: it is here as before."""
+        if self.is_closing or self.unsent or self.tls is not None or not give(self.socket):
+            return False
+        self.is_lost = self.is_closing = True
+        self._stop_reading()
+        self.socket.close()
+        self.connection.set_transport(None)
+        return True
 
     def _finish(self) -> None:
         try:

@@ -1,8 +1,9 @@
 """What `serve` does in a worker: links to the other workers of its node, and clients that the supervisor hands over.
 
-    supervisor -> worker   PLAIN or SECURE with a client's socket; SERVING: the node is ready
+    supervisor -> worker   PLAIN or SECURE with a client's socket; SERVING: the node is ready; MOVE with the socket of a
+                           client that another worker had (moves.py)
     worker -> supervisor   READY and the node's name; WORD, every WORD_S: its loop turns, and so many clients it has;
-                           EMPTY: it was to be emptied, and holds nothing any more
+                           EMPTY: it was to be emptied, and holds nothing any more; MOVE: a client is another worker's
 
 Each is a datagram of a Unix socket whose end is the end of the other process.
 
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.listener import Listener, TlsListener
+from amqp_broker.server.moves import MOVE, Moves
 from amqp_broker.server.peers import PeerLinks
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
@@ -103,6 +105,7 @@ class WorkerSide(ClusterSide):
         self.on_client: Callable[[socket.socket, bool], None] | None = None
         self.on_serving: Callable[[], None] | None = None
         self._is_serving = False
+        self._moves: Moves | None = None
 
     async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
         """See ClusterSide."""
@@ -112,6 +115,7 @@ class WorkerSide(ClusterSide):
         self._clients, self._broker = node.clients, node.broker
         log.info("worker %d of the %d that this node has", config.worker, config.worker_processes)
         self._loop = loop
+        self._moves = Moves(driver, loop, seat.control)
         seat.control.setblocking(False)
         loop.add_reader(seat.control.fileno(), self._hear)
         own = self._replication.own_node
@@ -190,16 +194,20 @@ class WorkerSide(ClusterSide):
                 self._is_serving = True
                 if self.on_serving is not None:
                     self.on_serving()
-            if said in (PLAIN, SECURE):
+            if said[:1] in (PLAIN, SECURE, MOVE):
                 self._taken += 1
                 if not descriptors:
                     log.error("a client is lost: this process has no descriptor for it; raise `ulimit -n`")
             for each in descriptors:
-                client = socket.socket(fileno=each)
-                if self.on_client is None or self.over.is_set():
-                    client.close()
-                else:
-                    self.on_client(client, said == SECURE)
+                self._take(said, socket.socket(fileno=each))
+
+    def _take(self, said: bytes, client: socket.socket) -> None:
+        if self.on_client is None or self._moves is None or self.over.is_set():
+            client.close()
+        elif said[:1] == MOVE:
+            self._moves.adopt(client, said[1:])
+        else:
+            self.on_client(client, said == SECURE)
 
     def _supervisor_is_gone(self) -> None:
         if not self.over.is_set():
@@ -209,6 +217,8 @@ class WorkerSide(ClusterSide):
 
     async def close(self) -> None:
         """See ClusterSide."""
+        if self._moves is not None:
+            self._moves.close()
         if self._links is not None:
             self._loop.remove_reader(self._seat.control.fileno())
         await super().close()

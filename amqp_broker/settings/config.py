@@ -615,6 +615,14 @@ class Config(ClusterConfig):
         "A worker whose loop has stood still for so long is killed, and started again.",
         minimum=500,
     )
+    steering: str = setting(
+        TEXT,
+        "auto",
+        NODE,
+        "Whether connections of clients move to the worker that has the classic queue they use; off: each stays at the "
+        "worker that it came to.",
+        choices=("auto", "off"),
+    )
     worker: int = setting(
         COUNT, 0, NODE, "Which of the workers this process is.", minimum=0, maximum=65535, is_hidden=True
     )

@@ -13,6 +13,11 @@ def worker_name(node: str, number: int) -> str:
     return f"{node}{WORKER_MARK}{number}" if number else node
 
 
+def worker_number(name: str) -> int:
+    """Which of its node's workers one is."""
+    return int(name.partition(WORKER_MARK)[2] or 0)
+
+
 def node_of_worker(name: str) -> str:
     """The node that a worker is of; a node's name is that of its worker 0."""
     return name.partition(WORKER_MARK)[0]

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from amqp_broker.connection.steering import Leaving
 from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.state import ENDING
 from amqp_broker.links.members_file import read_members
@@ -59,6 +60,12 @@ class Client:
     def publish(self, channel_id: int, queue: str, body: bytes, *, persistent: bool = True) -> None:
         """basic.publish to the default exchange."""
         self.send_octets(publish_octets(channel_id, queue, body, persistent=persistent))
+
+    def goes_on(self, driver: NodeDriver, connection: Any) -> None:
+        """Another node has its connection from now on."""
+        self._driver = driver
+        self.connection = connection
+        connection.transport = self
 
     def hear(self, octets: bytes) -> None:
         self.heard += octets
@@ -125,6 +132,8 @@ class NodeDriver:
         for connection in turn.dropped:
             connection.transport.is_closed = True
             self.node.connection_lost(connection, self.now)
+        for leaving in turn.leaving:
+            self.hand_over(leaving)
         if not turn.checks:
             return turn
         for check in turn.checks:
@@ -134,6 +143,10 @@ class NodeDriver:
                 check.run()
                 self.node.checked(check, self.now)
         return self.turn()
+
+    def hand_over(self, leaving: Leaving) -> None:
+        """A connection is to go to another worker: there is none."""
+        self.node.kept(leaving.connection, self.now)
 
     def bring_files(self) -> None:
         """The thread for files does not stand still any more."""

@@ -106,6 +106,10 @@ class QuorumGroups:
         """Whether publishers have to wait: a group has not applied publish_backlog of what was submitted."""
         return bool(self._behind)
 
+    def has_unapplied(self) -> bool:
+        """Whether something that was submitted here has not come to its log, or nothing has come of it yet."""
+        return self.is_active and any(group.backlog_bytes() or group.settling for group in self.all.values())
+
     def __iter__(self) -> Iterator[QueueGroup]:
         return iter(self.all.values())
 

@@ -383,6 +383,16 @@ class HomeLink(CommandSink):
 
     # -- for who looks -------------------------------------------------------------------------------------------------
 
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something that was submitted is not on the link yet."""
+        return bool(self.settling or self._unsent or self._run is not None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the home has done all that was submitted."""
+        return not (self._submitted or self.settling)
+
     def is_behind(self, limit_bytes: int) -> bool:
         """Whether publishers have to wait: the home is short of memory or disk, or has not confirmed so much."""
         return self.is_blocked or self.backlog_bytes > limit_bytes

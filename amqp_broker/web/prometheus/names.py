@@ -35,6 +35,7 @@ TOTALS: Final = (
 CHURN: Final = (
     counter("connections_opened_total", "connection_created", "Connections that were opened"),
     counter("connections_closed_total", "connection_closed", "Connections that were closed"),
+    counter("connections_moved_total", "connection_moved", "Connections that moved from one worker to another"),
     counter("channels_opened_total", "channel_created", "Channels that were opened"),
     counter("channels_closed_total", "channel_closed", "Channels that were closed"),
     counter("queues_declared_total", "queue_declared", "Queues that were declared, new ones or not"),

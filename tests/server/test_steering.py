@@ -1,0 +1,195 @@
+"""Connections of stock clients move to the worker of their queue, and nothing that was confirmed is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import ssl
+from itertools import count
+from pathlib import Path
+
+import aio_pika
+import trustme
+
+import amqp_broker
+from amqp_broker.system_client import SystemClient
+from tests.server.test_workers import LOST, drain, homes_of, is_alive, look_again, process_of, until
+
+QUEUES = [f"q{number}" for number in range(8)]
+
+
+async def connect(url: str, name: str, **settings: object) -> aio_pika.abc.AbstractConnection:
+    return await aio_pika.connect(url, client_properties={"connection_name": name}, **settings)  # type: ignore[arg-type]
+
+
+async def declare(url: str) -> dict[str, str]:
+    """The queues, and where each lives."""
+    async with await connect(url, "declares") as connection:
+        channel = await connection.channel()
+        for name in QUEUES:
+            await channel.declare_queue(name, durable=True)
+    homes = homes_of(url)
+    assert len({homes[name] for name in QUEUES}) == 2, homes
+    return homes
+
+
+def places_of(url: str) -> dict[str, str]:
+    """The workers that have connections, by the names of these."""
+    with SystemClient(url) as client:
+        rows = client.request("objects.page", kind="connections", columns=["user_provided_name", "node"])["rows"]
+        return {name: node for name, node in rows}
+
+
+def moves_of(url: str) -> int:
+    with SystemClient(url) as client:
+        return sum(each["connection_moved"] for each in client.request("totals")["nodes"].values())
+
+
+async def go_home(url: str) -> None:
+    homes = await declare(url)
+    consumers = {name: await connect(url, f"consumes {name}") for name in QUEUES}
+    publishers = {name: await connect(url, f"publishes {name}") for name in QUEUES}
+    heard: dict[str, list[bytes]] = {name: [] for name in QUEUES}
+    came = asyncio.Event()
+    for name, connection in consumers.items():
+        channel = await connection.channel()
+        await channel.set_qos(10)
+        queue = await channel.get_queue(name, ensure=False)
+
+        async def take(message: aio_pika.abc.AbstractIncomingMessage, name: str = name) -> None:
+            heard[name].append(message.body)
+            came.set()
+            await message.ack()
+
+        await queue.consume(take)
+    bodies = [b"%d" % number for number in range(120)]
+    for number, (name, connection) in enumerate(publishers.items()):
+        channel = await connection.channel(publisher_confirms=number % 2 == 0)
+        for body in bodies:
+            assert await channel.default_exchange.publish(aio_pika.Message(body), name) or number % 2
+    await until(lambda: all(len(each) == len(bodies) for each in heard.values()), "messages are lost")
+    assert all(each == bodies for each in heard.values())
+    places = places_of(url)
+    away = [name for name in QUEUES for kind in ("consumes", "publishes") if places[f"{kind} {name}"] != homes[name]]
+    assert not away, f"{away} are not where their queues are"
+    for connection in (*consumers.values(), *publishers.values()):
+        await connection.close()
+
+
+def test_consumers_and_publishers_end_up_where_their_queues_are() -> None:
+    with amqp_broker.running(workers=2) as broker:
+        asyncio.run(go_home(broker.url))
+        assert moves_of(broker.url) > 0
+        assert "goes on at" in broker.logs
+
+
+def test_nobody_moves_where_steering_is_off() -> None:
+    async def stay(url: str) -> None:
+        homes = await declare(url)
+        connections = [await connect(url, f"{number}") for number in range(6)]
+        before = places_of(url)
+        for connection in connections:
+            channel = await connection.channel()
+            for name in homes:
+                await (await channel.get_queue(name, ensure=False)).consume(lambda message: message.ack())
+        after = places_of(url)
+        assert {name: after[name] for name in map(str, range(6))} == {name: before[name] for name in map(str, range(6))}
+        for connection in connections:
+            await connection.close()
+
+    with amqp_broker.running(workers=2, steering="off") as broker:
+        asyncio.run(stay(broker.url))
+        assert moves_of(broker.url) == 0
+
+
+class Restless:
+    """Publishes a few messages with confirms over one connection after another, each of which moves if it has to."""
+
+    def __init__(self, url: str, queue: str) -> None:
+        self.url = url
+        self.queue = queue
+        self.confirmed: list[bytes] = []
+        self._is_over = False
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        bodies = (f"{self.queue} {number}".encode() for number in count())
+        while not self._is_over:
+            with contextlib.suppress(*LOST):
+                async with await aio_pika.connect(self.url, timeout=5) as connection:
+                    channel = await connection.channel()
+                    for _ in range(45):
+                        message = aio_pika.Message(next(bodies), delivery_mode=2)
+                        if await channel.default_exchange.publish(message, self.queue, timeout=5):
+                            self.confirmed.append(message.body)
+                        if self._is_over:
+                            break
+            await look_again()
+
+    async def gets_on(self, more: int = 60) -> None:
+        wanted = len(self.confirmed) + more
+        await until(lambda: len(self.confirmed) >= wanted, f"{self.queue}: no confirms")
+
+    async def stop(self) -> None:
+        self._is_over = True
+        await asyncio.wait([self._task])
+
+
+async def die_while_moving(data_dir: Path) -> None:
+    with amqp_broker.running(data_dir, workers=2) as broker:
+        await declare(broker.url)
+        publishers = [Restless(broker.url, name) for name in QUEUES[:4]]
+        for worker in (1, 0, 1):
+            for each in publishers:
+                await each.gets_on()
+            before = process_of(data_dir, worker)
+            os.kill(before, signal.SIGKILL)
+            await until(lambda before=before: not is_alive(before), "it does not die")  # type: ignore[misc]
+        for each in publishers:
+            await each.gets_on()
+            await each.stop()
+        assert "goes on at" in broker.logs
+        for each in publishers:
+            await drain(broker.url, each.queue, set(each.confirmed))
+
+
+def test_what_was_confirmed_outlives_workers_that_die_while_connections_move(tmp_path: Path) -> None:
+    asyncio.run(die_while_moving(tmp_path / "data"))
+
+
+def test_over_tls_connections_stay_and_are_served(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    leaf = authority.issue_cert("localhost", "127.0.0.1")
+    leaf.private_key_and_cert_chain_pem.write_to_path(tmp_path / "leaf.pem")
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    async def use(url: str) -> None:
+        homes = await declare(url)
+        secure = url.replace("amqp://", "amqps://").rpartition(":")[0] + f":{port}/"
+        for name in homes:
+            async with await connect(secure, f"secure {name}", ssl_context=context) as connection:
+                before = places_of(url)[f"secure {name}"]
+                channel = await connection.channel()
+                queue = await channel.get_queue(name, ensure=False)
+                assert await channel.default_exchange.publish(aio_pika.Message(b"secret"), name)
+                taken = asyncio.Event()
+
+                async def take(message: aio_pika.abc.AbstractIncomingMessage, taken: asyncio.Event = taken) -> None:
+                    await message.ack()
+                    taken.set()
+
+                await queue.consume(take)
+                await asyncio.wait_for(taken.wait(), 60)
+                assert places_of(url)[f"secure {name}"] == before
+
+    with amqp_broker.running(
+        workers=2, tls_listen=f"127.0.0.1:{port}", tls_certificate=tmp_path / "leaf.pem", tls_key=tmp_path / "leaf.pem"
+    ) as broker:
+        asyncio.run(use(broker.url))
