@@ -30,6 +30,8 @@ class FrameKind(IntEnum):
     STREAM_REQUEST = 16
     STREAM_ANSWER = 17
     METADATA_FEED = 18
+    STREAM_READ = 19
+    STREAM_READ_ANSWER = 20
 
 
 #: The level (levels.py) with which a kind came, for those that not all versions know.
@@ -40,4 +42,6 @@ SINCE: Mapping[FrameKind, int] = {
     FrameKind.STREAM_REQUEST: 2,
     FrameKind.STREAM_ANSWER: 2,
     FrameKind.METADATA_FEED: 2,
+    FrameKind.STREAM_READ: 2,
+    FrameKind.STREAM_READ_ANSWER: 2,
 }

@@ -16,7 +16,7 @@ from amqp_broker.queue_types.stream.group_reader import GroupDelivery
 from amqp_broker.queue_types.stream.log_queue import LogQueue
 from amqp_broker.queue_types.stream.partition_writer import PartitionWriter
 from amqp_broker.queue_types.stream.partitioned_reader import PartitionedReader
-from amqp_broker.queue_types.stream.wish import GROUP, Wish, not_here
+from amqp_broker.queue_types.stream.wish import GROUP, Wish
 from queues.arguments import ArgumentError, QueueArguments
 from queues.message import Delivery, Message
 from queues.queue import Done
@@ -120,11 +120,7 @@ class PartitionedStream(LogQueue):
     # -- consumers -----------------------------------------------------------------------------------------------------
 
     def consume(self, consumer: StreamSubscriber, then: Done) -> None:
-        """See Queue: it is read where all its partitions are."""
-        nodes = self.elsewhere()
-        if nodes:
-            then(not_here(self._title, nodes))
-            return
+        """See Queue."""
         try:
             wish = Wish.of(consumer, self._title)
             reader = self._reader_for(consumer, wish)
