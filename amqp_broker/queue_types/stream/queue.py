@@ -254,11 +254,6 @@ class StreamQueue(LogQueue):
         """What its readers have of it while this node has no copy."""
         self._distant = distant
 
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether this node has no copy."""
-        return self.group.guest is not None
-
     def readable(self, reader: StreamReader) -> Stream | DistantReading | None:
         """What a reader goes over: this node's copy, or what has come of another node's."""
         if self.group.guest is not None:

@@ -30,8 +30,8 @@ VERSION = 1
 
 
 class Place(NamedTuple):
-    """Where somebody begins. at: the index of the log up to which the asking node has heard: what is answered is of that
-    or later."""
+    """Where somebody begins. at: the index of the log up to which the asking node has heard: what is answered is of
+    that or later."""
 
     start: Start
     at: int
