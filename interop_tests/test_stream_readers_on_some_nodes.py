@@ -54,17 +54,22 @@ class Reading:
         self._came = self.channel.consume(queue, arguments=arguments, inactivity_timeout=0.5)
         self.got: list[tuple[int, bytes]] = []
         self.partitions: set[int] = set()
+        self.step()  # only that consumes
+
+    def step(self) -> None:
+        """What is there now, or the next one that comes in half a second."""
+        method, properties, body = next(self._came)
+        if method is not None:
+            self.got.append((properties.headers["x-stream-offset"], body))
+            self.partitions.add(properties.headers.get("x-stream-partition", 0))
+            self.channel.basic_ack(method.delivery_tag)
 
     def until(self, count: int) -> list[tuple[int, bytes]]:
         """All that it has, as soon as there are so many."""
         deadline = time.monotonic() + PATIENCE_S
         while len(self.got) < count:
             assert time.monotonic() < deadline, f"{len(self.got)} of {count}"
-            method, properties, body = next(self._came)
-            if method is not None:
-                self.got.append((properties.headers["x-stream-offset"], body))
-                self.partitions.add(properties.headers.get("x-stream-partition", 0))
-                self.channel.basic_ack(method.delivery_tag)
+            self.step()
         return self.got
 
     def close(self) -> None:
@@ -90,7 +95,6 @@ def test_a_node_without_a_copy_serves_readers_while_members_are_killed(cluster: 
     for reading, begin in zip(others, begins, strict=True):
         assert reading.until(100 - begin) == expected[begin:100]
         reading.close()
-    following.connection.process_data_events()
     group.until(50)
     sent = 100
     for name in members:  # whichever of them is read from
@@ -107,7 +111,7 @@ def test_a_node_without_a_copy_serves_readers_while_members_are_killed(cluster: 
     assert following.until(200) == expected[100:]
     for reading in (first, following, group):
         reading.close()
-    again = Reading(members and urls[members[0]], "log", **{"x-stream-group": "g"})
+    again = Reading(urls[members[0]], "log", **{"x-stream-group": "g"})
     publish(guest, "log", [b"behind"])
     assert again.until(1) == [(300, b"behind")]
     again.close()
@@ -124,11 +128,7 @@ def test_partitions_are_shared_by_consumers_of_all_nodes(cluster: RunningCluster
     while sum(len(reading.got) for reading in readings) < 80:
         assert time.monotonic() < deadline
         for reading in readings:
-            method, properties, body = next(reading._came)
-            if method is not None:
-                reading.got.append((properties.headers["x-stream-offset"], body))
-                reading.partitions.add(properties.headers["x-stream-partition"])
-                reading.channel.basic_ack(method.delivery_tag)
+            reading.step()
     assert sorted(body for reading in readings for _, body in reading.got) == sorted(BODIES[:80])
     assert [len(reading.partitions) for reading in readings] == [2] * 4
     for reading in readings:

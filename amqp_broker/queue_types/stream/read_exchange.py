@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.links.frame_kinds import FrameKind
@@ -142,7 +142,7 @@ class ReadExchange:
     def _say(self, asking: Asking) -> None:
         """Ask whoever has not refused; a little later, if there is nobody."""
         now = self._clock.now
-        for node in self._choices(asking):
+        for node in self._choices(asking.group, asking.queue_id, asking.first_choice, asking.refused):
             number = asking.group.draw_number()
             if self._send(node, encode_question(Question(number, asking.queue_id, asking.asked))):
                 asking.node, asking.number = node, number
@@ -162,17 +162,21 @@ class ReadExchange:
         self._take_back(asking)
         self._say(asking)
 
-    def _choices(self, asking: Asking) -> list[str]:
+    def nearest(self, group: QueueGroup, queue_id: int) -> str:
+        """The member that is asked first about a stream, "" while there is a link to none."""
+        return next(iter(self._choices(group, queue_id)), "")
+
+    def _choices(
+        self, group: QueueGroup, queue_id: int, first_choice: str = "", refused: Container[str] = ()
+    ) -> list[str]:
         """Who may be asked: the one of choice first, then those on the own host; else whoever the number of the stream
         falls on, so that not all read from one."""
-        group, addresses = asking.group, self._addresses()
-        names = [name for name in group.wanted_members() if group.is_linked(name) and name not in asking.refused]
+        addresses = self._addresses()
+        names = [name for name in group.wanted_members() if group.is_linked(name) and name not in refused]
         host = host_of(addresses.get(self._own_node, ""))
-        turn = asking.queue_id % (len(names) or 1)
+        turn = queue_id % (len(names) or 1)
         names = names[turn:] + names[:turn]
-        return sorted(
-            names, key=lambda name: (name != asking.first_choice, host_of(addresses.get(name, "")) != host)
-        )
+        return sorted(names, key=lambda name: (name != first_choice, host_of(addresses.get(name, "")) != host))
 
     def _be_patient(self, asking: Asking) -> None:
         if asking.timer is not None:
