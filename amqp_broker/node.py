@@ -60,6 +60,7 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.quorum.groups import QuorumGroups
 from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
 from amqp_broker.queue_types.stream.page_exchange import PageExchange
+from amqp_broker.queue_types.stream.read_exchange import ReadExchange
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
@@ -305,7 +306,10 @@ class Node:
             lambda level: raise_format(disk, FOLDER_FORMATS[level]),
         )  # fmt: skip
         exchange = PageExchange(self.tenants, self.groups, broker.background, self.timers, self.clock)
-        broker.join(host, self.replication, self.groups, exchange)
+        self.stream_reads = ReadExchange(
+            self.tenants, self.groups, broker.background, self.timers, self.clock, broker.metadata.members
+        )
+        broker.join(host, self.replication, self.groups, exchange, self.stream_reads)
         self.acquaintances = self.replication.acquaintances
         self.acquaintances.listen(self._admitted, self._dismissed, self._farewell)
         self._links = self.acquaintances.links
@@ -557,6 +561,7 @@ class Node:
         self.tenants.link_up(name, self.acquaintances.level_of(name))
         self.replication.peer_connected(name, now)
         self.remote_queues.peer_connected(name, now)
+        self.stream_reads.peer_connected()
         self.membership.peer_connected(name)
 
     def _farewell(self, name: str, frame: bytes, now: int) -> bool:
@@ -571,6 +576,7 @@ class Node:
         self._reply_consumers.peer_disconnected(name, now)
         self.leases.peer_disconnected(name)
         self.steering.peer_disconnected(name, now)
+        self.stream_reads.peer_disconnected(name)
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to another node is gone, with what was on it."""

@@ -33,7 +33,7 @@ from amqp_broker.leases.fields import MAX_NUMBER, Fields
 from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
 from amqp_broker.leases.queue_leases import QueueLeases, giving
 from amqp_broker.leases.staging import FindRoute
-from amqp_broker.leases.stream_reads import PRODUCER, READS, StreamReads
+from amqp_broker.leases.stream_reads import FETCH, PRODUCER, READS, StreamReads
 from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.errors import MalformedInput
@@ -206,7 +206,12 @@ class Leases:
         may_write = verb == PRODUCER and channel.session.allows(Action.WRITE, name)
         queue = self._find_queue(channel, name, needs_read=not may_write)
         queue.mark_used(self.now)
-        self._stream_reads.request(channel.connection, queue, fields, answer)
+        member = self._stream_reads.member(queue)
+        if member is None:
+            self._stream_reads.request(channel.connection, queue, fields, answer)
+            return
+        request = PeerRequest(queue.queue_id, channel.vhost.name, verb, body, b"")
+        self.peers.ask(member, request, self._max_bytes(fields) if verb == FETCH else _SMALL_ANSWER_BYTES, 0, answer)
 
     def _request_lease(self, channel: Channel, verb: str, body: bytes, answer: Answer) -> None:
         if verb not in VERBS:
@@ -250,6 +255,10 @@ class Leases:
             if queue is None:
                 # It was deleted, and that is on its way there.
                 raise LeaseError(BUSY, f"{request.verb}: the queue's home does not have it now")
+            if request.verb in READS:  # each is one of its connection's there
+                fields = Fields.of_json(request.verb, request.fields)
+                self._stream_reads.request(answer, queue, fields, answer)
+                return
             found = queue.leases()
             if isinstance(found, LeasedAt):
                 raise LeaseError(BUSY, f"{request.verb}: the queue lives on node '{found.home}' now")

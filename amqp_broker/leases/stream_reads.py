@@ -2,8 +2,8 @@
 who may consume from it, and `stream.producer`, also for who may publish to it.
 
 A range is read again as often as wanted, by anybody, and nobody holds anything for it: there is no lease and no owner.
-Every node has the stream, so whichever is asked answers, from its own copy; what others may know already and this one
-does not is waited for (a barrier in the log).
+Whoever has the stream answers from its own copy; what others may know already and this one does not is waited for (a
+barrier in the log). A node that has none passes the request on to one that has (LeaseService).
 
     request -> the queue is there, the user may read it -> a task of the background
             -> the page is read in the background -> a chunk of it is written into the blob -> ... -> answered
@@ -34,7 +34,6 @@ from queues.stream.stream import Hold
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
-    from amqp_broker.flow.client import Client
     from amqp_broker.leases.answer import Answer
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.vhosts.broker import Broker
@@ -67,20 +66,32 @@ class StreamReads:
     """within_time: an answer that is `busy` when the time of a command is up."""
 
     def __init__(self, broker: Broker, within_time: Callable[[Answer, str], Answer]) -> None:
+        self._broker = broker
         self._background = broker.background
         self._timers = broker.timers
         self._clock = broker.clock
         self._max_blob_bytes = broker.config.max_blob_size_bytes
         self._within_time = within_time
         self._addresses = AddressBook()
-        self._under_way: dict[Client, int] = {}
+        self._under_way: dict[object, int] = {}
 
-    def request(self, connection: Client, queue: Queue, fields: Fields, answer: Answer) -> None:
-        """Serve a request about a queue that the user may read. Raises LeaseError."""
+    def member(self, queue: Queue) -> str | None:
+        """The node that has a stream, where this one has not; None where this one answers. Raises LeaseError."""
+        if queue.stream_source() is None or not queue.elsewhere():
+            return None
+        group, queue_id = self._broker.group_of(queue.queue_id), queue.queue_id
+        node = self._broker.read_exchange.nearest(group, queue_id)
+        if not node:
+            text = f"queue '{queue.name}' has no copy on this node, and there is a link to none that has one"
+            raise LeaseError(BUSY, f"{text}: {', '.join(queue.elsewhere())}")
+        return node
+
+    def request(self, asker: object, queue: Queue, fields: Fields, answer: Answer) -> None:
+        """Serve a request about a queue that the user may read. asker: who has a few under way at most. Raises
+        LeaseError."""
         source = queue.stream_source()
-        if nodes := queue.elsewhere():
-            text = f"{fields.verb}: queue '{queue.name}' has no copy on this node: ask one of {', '.join(nodes)}"
-            raise LeaseError(INVALID, text)
+        if source is not None and queue.elsewhere():
+            raise LeaseError(BUSY, f"{fields.verb}: queue '{queue.name}' has no copy on this node any more: ask again")
         if source is None:
             parts = queue.partitions()
             if parts and fields.verb == OFFSETS:
@@ -90,22 +101,22 @@ class StreamReads:
             if which := queue.which_partition():
                 raise LeaseError(INVALID, f"{fields.verb}: queue '{queue.name}' has {which}")
             raise LeaseError(INVALID, f"{fields.verb}: queue '{queue.name}' is of type {kind}: it has no offsets")
-        if self._under_way.get(connection, 0) >= MOST_UNDER_WAY:
+        if self._under_way.get(asker, 0) >= MOST_UNDER_WAY:
             raise LeaseError(BUSY, f"{fields.verb}: {MOST_UNDER_WAY} requests of this connection are under way: "
                              "wait for their answers")  # fmt: skip
         answer = self._within_time(answer, fields.verb)
         asked: type[_Asked] = _VERBS[fields.verb]
         steps = asked(self, queue, source, fields).steps(answer)
-        self._under_way[connection] = self._under_way.get(connection, 0) + 1
+        self._under_way[asker] = self._under_way.get(asker, 0) + 1
         task = Task(self._background, _refusing(steps, queue, source, answer))
-        task.when_done(lambda result: self._ended(connection))
+        task.when_done(lambda result: self._ended(asker))
 
-    def _ended(self, connection: Client) -> None:
-        left = self._under_way[connection] - 1
+    def _ended(self, asker: object) -> None:
+        left = self._under_way[asker] - 1
         if left:
-            self._under_way[connection] = left
+            self._under_way[asker] = left
         else:
-            del self._under_way[connection]
+            del self._under_way[asker]
 
     # -- for the requests ----------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ class FrameKind(IntEnum):
     STREAM_ANSWER = 17
     METADATA_FEED = 18
     CONNECTION_MOVE = 19
+    STREAM_READ = 20
+    STREAM_READ_ANSWER = 21
 
 
 #: The level (levels.py) with which a kind came, for those that not all versions know.
@@ -42,4 +44,6 @@ SINCE: Mapping[FrameKind, int] = {
     FrameKind.STREAM_ANSWER: 2,
     FrameKind.METADATA_FEED: 2,
     FrameKind.CONNECTION_MOVE: 2,
+    FrameKind.STREAM_READ: 2,
+    FrameKind.STREAM_READ_ANSWER: 2,
 }

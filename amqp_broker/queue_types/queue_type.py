@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.remote.home_link import HomeLink
     from amqp_broker.queue_types.stream.page_exchange import PageExchange
+    from amqp_broker.queue_types.stream.read_exchange import ReadExchange
     from amqp_broker.settings.config import Config
     from queues.background import Background
     from queues.letters import Post
@@ -85,6 +86,7 @@ class TypeHost(Protocol):
     recovery: Recovery
     lease_expiry: LeaseWatch
     page_exchange: PageExchange
+    read_exchange: ReadExchange
 
     @property
     def dead_letters(self) -> Post:

@@ -522,6 +522,14 @@ class Config(ClusterConfig):
         "For so long a consumer of a group that was cancelled may settle what it holds, before the next one reads on.",
         minimum=0,
     )
+    stream_ahead_bytes: int = setting(
+        SIZE,
+        64 * MIB,
+        LIMITS,
+        "RAM for what the readers of streams of which a node has no copy have ahead of themselves, all together; where "
+        "they are very many, a chunk each.",
+        minimum=1 * MIB,
+    )
     stream_compaction_ms: int = setting(
         DURATION,
         60 * SECOND,

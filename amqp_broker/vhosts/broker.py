@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.remote.home_link import HomeLink
     from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from amqp_broker.queue_types.stream.page_exchange import PageExchange
+    from amqp_broker.queue_types.stream.read_exchange import ReadExchange
     from exchanges.router import ExchangeEntry
     from queues.recovery import RecoveredQueue
     from raft.host import RaftHost
@@ -149,16 +150,19 @@ class Broker:
         self.replication: Replication
         self.groups: QuorumGroups
         self.page_exchange: PageExchange
+        self.read_exchange: ReadExchange
         self.remote_queues: RemoteQueues
         self.apps: StagedApps
         self.lease_expiry: LeaseWatch
         self.types: dict[str, QueueType] = make_types(self)
 
     def join(
-        self, raft: RaftHost, replication: Replication, groups: QuorumGroups, page_exchange: PageExchange
-    ) -> None:
+        self, raft: RaftHost, replication: Replication, groups: QuorumGroups, page_exchange: PageExchange,
+        read_exchange: ReadExchange,
+    ) -> None:  # fmt: skip
         """How its changes get to the other nodes. Before anything is proposed or recovered."""
-        self._raft, self.replication, self.groups, self.page_exchange = raft, replication, groups, page_exchange
+        self._raft, self.replication, self.groups = raft, replication, groups
+        self.page_exchange, self.read_exchange = page_exchange, read_exchange
 
     def serve(self, homes: RemoteQueues, apps: StagedApps, lease_expiry: LeaseWatch) -> None:
         """The queues of other nodes, and what is leased of its own. Before `start`."""

@@ -425,9 +425,10 @@ class QueueGroupMachine:
         return self._places.is_retiring
 
     def synced(self, position: int) -> None:
-        """The journal is on the disk so far. Raises OSError."""
-        if self._places.is_retiring:
-            execution = self._execution
+        """The journal is on the disk so far. Raises OSError. Nothing goes while queues that are gone have more to give
+        back: what they do give belongs to files that may go now."""
+        execution = self._execution
+        if self._places.is_retiring and not execution.is_discarding:
             spared = [*execution.dropped, *self._installing(), *self.placer.queue_ids()]
             for compacted, below in self._places.synced(position, execution.state, spared):
                 compacted.synced = max(below, compacted.synced)

@@ -5,8 +5,8 @@ cdef class Places:
     cdef public long long named_bytes
     cdef public long long dead_bytes
     cdef Pager _pager
-    cdef list _named
-    cdef list _unnamed
+    cdef dict _named
+    cdef dict _unnamed
     cdef object _retiring
 
     cpdef bint are_worth_a_checkpoint(self) except -1

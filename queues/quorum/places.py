@@ -6,7 +6,8 @@ checkpoint may name is kept, dead or alive, until a later checkpoint is durable 
 Invariants:
 1. `name_places` leaves every page of a queue named or to be written out; a checkpoint is captured right after it.
 2. A place that was ever named is released only when a checkpoint that was captured after its end is synced; a place
-   that was not, at once. Neither while an export goes on, which may still read it.
+   that was not, at once. Neither while an export goes on, which may still read it. Those of a queue whose files go as a
+   whole are gone with these.
 3. One message that stays keeps no more than twice its page's worth: what is left of pages and of page files that are
    less than half alive is written anew with the next checkpoint.
 4. Dead places that a checkpoint names are worth a new one when they are more than half of what it found alive.
@@ -32,12 +33,16 @@ from queues.stream.damaged import Damaged
 _DEAD_BYTES = 8 * 1024 * 1024
 
 
+#: By queue.
+_ByQueue = dict[int, list[Any]]
+
+
 class _Group:
     """Places, and queues whose folders may go, once the journal is synced up to `position` (None: not known yet); and
     up to where streams are compacted in the checkpoint."""
 
     def __init__(
-        self, places: list[tuple[int, Any]], queue_ids: list[int], compacted: list[tuple[Compacted, int]]
+        self, places: _ByQueue, queue_ids: list[int], compacted: list[tuple[Compacted, int]]
     ) -> None:
         self.places = places
         self.queue_ids = queue_ids
@@ -54,8 +59,8 @@ class Places:
         self.named_bytes = 0
         self.dead_bytes = 0
         self._pager = pager
-        self._named: list[tuple[int, Any]] = []
-        self._unnamed: list[tuple[int, Any]] = []
+        self._named: _ByQueue = {}
+        self._unnamed: _ByQueue = {}
         self._retiring: deque[_Group] = deque()
 
     def collect(self) -> None:
@@ -66,10 +71,10 @@ class Places:
         self._pager.released = []
         for queue_id, location, is_named in released:
             if is_named:
-                self._named.append((queue_id, location))
+                self._named.setdefault(queue_id, []).append(location)
                 self.dead_bytes += location.length
             else:
-                self._unnamed.append((queue_id, location))
+                self._unnamed.setdefault(queue_id, []).append(location)
 
     def are_worth_a_checkpoint(self) -> bool:
         """Whether so much is dead that only a new checkpoint lets go of."""
@@ -83,7 +88,7 @@ class Places:
         self.collect()
         self.named_bytes, self.dead_bytes = named_bytes, 0
         self._retiring.append(_Group(self._named, dropped, compacted))
-        self._named = []
+        self._named = {}
 
     def end_turn(self, position: int) -> None:
         """The journal's end: behind every checkpoint that was captured."""
@@ -94,7 +99,7 @@ class Places:
                     group.position = position
         if self._unnamed and not self.exports:
             self._release(self._unnamed)
-            self._unnamed = []
+            self._unnamed = {}
 
     def queue_ids(self) -> list[int]:
         """The queues that are gone, and that the last synced checkpoint may have."""
@@ -121,12 +126,20 @@ class Places:
             for queue_id in group.queue_ids:
                 # It may have come again, and gone again: a checkpoint that is not synced yet has that.
                 if queue_id not in known and queue_id not in dropped and queue_id not in later:
-                    self._pager.page_store.drop_queue(queue_id)
+                    self._drop(queue_id)
         return compacted
 
-    def _release(self, places: list[tuple[int, Any]]) -> None:
-        for queue_id, location in places:
-            self._pager.page_store.release(queue_id, location)
+    def _release(self, places: _ByQueue) -> None:
+        for queue_id, locations in places.items():
+            for location in locations:
+                self._pager.page_store.release(queue_id, location)
+
+    def _drop(self, queue_id: int) -> None:
+        """Its files go, and its dead places with them: those of a queue that comes again may have the same names."""
+        self.collect()
+        for places in (self._named, self._unnamed, *[group.places for group in self._retiring]):
+            places.pop(queue_id, None)
+        self._pager.page_store.drop_queue(queue_id)
 
 
 class Export:

@@ -363,9 +363,9 @@ class Application:
         may_be = method.reply_code == _NOT_FOUND and (
             not queue or queue in (SCRATCH, HOME_SCRATCH) or not self.world.kinds[queue].is_quorum
         )
-        if not may_be and not self.world.may_refuse(method.reply_text):
+        if not may_be:
             raise Violation(f"{self.name}: channel.close {method.reply_code} {method.reply_text} ({question})")
-        self.world.channel_refused(self, method.reply_text)
+        self.world.channel_refused()
         self._end_channel(channel)
         channel.is_leaving = True
         self.client.send(Operation("other", None, {}), channel.number, methods.ChannelCloseOk())

@@ -458,11 +458,7 @@ class ClusterWorld:
         if kind.is_quorum and not kind.is_scratch:
             raise Violation(f"consumer '{consumer.tag}' was cancelled, and '{consumer.queue}' is there")
 
-    def may_refuse(self, text: str) -> bool:
-        """Whether there may be a channel.close with this text, whatever was asked."""
-        return False
-
-    def channel_refused(self, application: Application, text: str) -> None:
+    def channel_refused(self) -> None:
         """channel.close for something that is not there."""
         self.counts["channels closed by the broker"] += 1
 

@@ -105,6 +105,7 @@ class GroupMember(StreamClient):
                 raise Violation(f"{self.name}: '{stream}' delivers {offset} behind {self._last[stream]}")
             self._last[stream] = offset
         model.counts["read in groups"] += 1
+        self.streams.has_read(channel.model.node, stream, "read in groups")
         self._unsettled[method.delivery_tag] = stream, offset
         if len(self._unsettled) > self._prefetch:
             raise Violation(f"{self.name}: {len(self._unsettled)} deliveries, its prefetch is {self._prefetch}")

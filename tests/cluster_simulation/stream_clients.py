@@ -279,6 +279,7 @@ class StreamConsumer(StreamClient):
         self.streams.look()
         number: Any = headers.get(NUMBER, "")
         self.reading.deliver(offset, event.body or number.encode())
+        self.streams.has_read(channel.model.node, self.reading.kind.name, "read")
         self.took += 1
         self._unsettled.append(event.method.delivery_tag)
         if len(self._unsettled) > self._prefetch:

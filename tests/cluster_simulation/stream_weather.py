@@ -251,6 +251,9 @@ class StreamWeather(Weather):
         self._read_the_rest()
         self.counts.update(self.stream_model.counts)
 
+    def has_read(self, node: str, stream: str, how: str) -> None:
+        """A message came to a client of this node."""
+
     def before_the_last_readers(self) -> None:
         """It is calm, and all members have the same."""
 
@@ -277,8 +280,9 @@ class StreamWeather(Weather):
         return self.stream_model.content(kind.name).numbers
 
     def _position(self, kind: StreamKind, name: str) -> int:
-        """Of a group, as the first node has it."""
-        _, stream = self._find(self.serving()[0], kind)
+        """Of a group, as the first node has it that has a copy."""
+        streams = [self._find(node, kind)[1] for node in self.serving()]
+        stream = next((each for each in streams if each is not None), None)
         group = stream.groups.get(name) if stream is not None else None
         return group.position if group is not None else -1
 

@@ -26,7 +26,7 @@ def test_no_seed_finds_a_violation_and_there_are_guests() -> None:
     ("weather", "happens"),
     [
         ("leases-guests", ("guests", "lease.claim ok", "lease.ack ok", "committed", "groups released")),
-        ("streams-guests", ("confirmed", "read", "read in groups", "readers sent away", "cursor acks", "copied")),
+        ("streams-guests", ("confirmed", "read at guests", "read in groups at guests", "cursor acks", "copied")),
     ],
 )
 def test_leases_streams_and_queues_over_streams_are_used_at_guests(weather: str, happens: tuple[str, ...]) -> None:

@@ -26,7 +26,6 @@ def over(channel: Channel, name: str, stream: str, **arguments: object) -> str:
     return quorum.declare(channel, name, x_stream_source=stream, **{"x_stream_offset": "first", **arguments})
 
 
-@pytest.mark.one_process("streams are read at worker 0")
 @pytest.mark.holds("queue over a stream: each has all of the stream, and its consumers share it")
 def test_each_has_all_of_it(connection: Connection, channel: Channel, stream: str, named: Named) -> None:
     """With the stream's offsets; and what one takes is there for the other, and in the stream."""
@@ -45,7 +44,6 @@ def test_each_has_all_of_it(connection: Connection, channel: Channel, stream: st
     assert len(read(connection, stream, 4)) == 4
 
 
-@pytest.mark.one_process("streams are read at worker 0")
 @pytest.mark.holds("queue over a stream: what is published to it, by name or binding, goes to the stream once")
 def test_a_publish(connection: Connection, channel: Channel, stream: str, named: Named) -> None:
     """However many of its queues are meant."""

@@ -17,7 +17,6 @@ from tests.conformance.wire_codec import Typed
 
 Named = Callable[[str], str]
 
-pytestmark = pytest.mark.one_process("streams are read at worker 0")
 ours_only = pytest.mark.ours_only(NEWER)
 
 

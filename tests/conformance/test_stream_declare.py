@@ -151,7 +151,6 @@ def test_other_arguments_are_not_equivalent(connection: Connection, named: Named
         assert "inequivalent arg 'x-queue-type'" in channel.expect_close(406, by="queue.declare")
 
 
-@pytest.mark.one_process("streams are read at worker 0")
 @ours_only
 @pytest.mark.holds("stream: declare-ok counts all messages, and consumers")
 def test_counts(connection: Connection, named: Named) -> None:
@@ -177,7 +176,6 @@ def test_what_it_does_not_do(channel: Channel, named: Named, vhost: str, name: s
     channel.connection.expect_close(540, text, by=name)
 
 
-@pytest.mark.one_process("streams are read at worker 0")
 @pytest.mark.holds("stream: delete passes over if-unused and if-empty, and says 0 messages; consumers are cancelled")
 def test_delete(connect: Callable[..., Connection], named: Named) -> None:
     """Its messages belong to nobody in particular."""

@@ -46,6 +46,9 @@ KINDS = {
     "`amqp_broker/metadata/feed.py`",
     FrameKind.CONNECTION_MOVE: "what is known of a client's connection that another worker of the node is to go on with, "
     "and the answer: `amqp_broker/connection/steering.py`",
+    FrameKind.STREAM_READ: "what readers here, who have no copy of a stream, want of it: "
+    "`amqp_broker/queue_types/stream/read_frames.py`",
+    FrameKind.STREAM_READ_ANSWER: "chunks, an offset, or who of a group reads; in the same file",
 }
 
 

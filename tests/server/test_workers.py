@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aio_pika
 import pytest
-from aio_pika.abc import AbstractIncomingMessage
+from aio_pika.abc import AbstractConnection, AbstractIncomingMessage
 from aiormq.exceptions import AMQPError
 
 import amqp_broker
@@ -106,7 +106,7 @@ async def drain(url: str, name: str, confirmed: set[bytes]) -> None:
     deadline, found, came = time.monotonic() + PATIENCE_S, set[bytes](), asyncio.Event()
     while not confirmed <= found:
         assert time.monotonic() < deadline, f"{name}: {len(confirmed - found)} of {len(confirmed)} are lost"
-        with contextlib.suppress(*LOST):  # a stream is read at worker 0, and not every connection is there
+        with contextlib.suppress(*LOST):
             async with await aio_pika.connect(url) as connection:
                 channel = await connection.channel()
                 await channel.set_qos(100)
@@ -123,6 +123,88 @@ async def drain(url: str, name: str, confirmed: set[bytes]) -> None:
                     if len(found) != seen:
                         idle_from, seen = time.monotonic(), len(found)
                     await look_again(came)
+
+
+class Reader:
+    """Reads a stream from its first message on, on a connection of its own, and acknowledges. offsets: by partition."""
+
+    def __init__(self, connection: AbstractConnection, queue: str, group: str) -> None:
+        self.connection = connection
+        self.bodies: list[bytes] = []
+        self.offsets: dict[object, list[object]] = {}
+        self.is_lost = False
+        connection.close_callbacks.add(self._lose)
+        self._queue = queue
+        self._arguments = {"x-stream-offset": "first", **({"x-stream-group": group} if group else {})}
+
+    @classmethod
+    async def begin(cls, url: str, queue: str, group: str = "") -> Reader:
+        made = cls(await aio_pika.connect(url), queue, group)
+        channel = await made.connection.channel()
+        await channel.set_qos(20)
+        found = await channel.get_queue(queue, ensure=False)
+        await found.consume(made._take, arguments=made._arguments)
+        return made
+
+    def _lose(self, *_: object) -> None:
+        self.is_lost = True
+
+    async def _take(self, message: AbstractIncomingMessage) -> None:
+        self.bodies.append(message.body)
+        partition = message.headers.get("x-stream-partition")
+        self.offsets.setdefault(partition, []).append(message.headers["x-stream-offset"])
+        with contextlib.suppress(*LOST):
+            await message.ack()
+
+    def check(self) -> None:
+        """Nothing has been left out, nor has come twice."""
+        for partition, offsets in self.offsets.items():
+            assert offsets == list(range(len(offsets))), (self._queue, partition)
+
+
+async def read_at_every_worker(data_dir: Path) -> None:
+    """Some of the connections are at worker 0, which has the streams, and is killed; the others go on."""
+    with amqp_broker.running(data_dir, workers=2) as broker:
+        await declare(broker.url)
+        async with await aio_pika.connect(broker.url) as connection:
+            channel = await connection.channel()
+            await channel.declare_queue("parts", durable=True, arguments={**STREAM, "x-stream-partitions": 4})
+        publishers = [Publisher(broker.url, name) for name in ("stream", "parts")]
+        for each in publishers:
+            await each.gets_on("at the start", 50)
+        plain = [await Reader.begin(broker.url, "stream") for _ in range(6)]
+        grouped = [await Reader.begin(broker.url, "parts", "g") for _ in range(4)]
+        confirmed = [set(each.confirmed) for each in publishers]
+        await until(lambda: all(confirmed[0] <= set(each.bodies) for each in plain), "a reader does not get all of it")
+        await until(
+            lambda: confirmed[1] <= {body for each in grouped for body in each.bodies}, "members do not get all of it"
+        )
+        await until(lambda: all(each.offsets for each in grouped), "of four partitions each of four members has one")
+        before = process_of(data_dir, 0)
+        os.kill(before, signal.SIGKILL)
+        await until(lambda: not is_alive(before), "it does not die")
+        for each in publishers:
+            await each.gets_on("since worker 0 was killed", 50)
+        left = [each for each in plain if not each.is_lost]
+        assert 0 < len(left) < len(plain), "of six connections some are at each worker"
+        for each in publishers:
+            await each.stop()
+        await until(
+            lambda: all(set(publishers[0].confirmed) <= set(each.bodies) for each in left), "a reader has stopped"
+        )
+        await until(
+            lambda: set(publishers[1].confirmed) <= {body for each in grouped for body in each.bodies},
+            "the members that are left do not get all of it",
+        )
+        for each in plain:
+            each.check()
+        for each in (*plain, *grouped):
+            with contextlib.suppress(*LOST):
+                await each.connection.close()
+
+
+def test_streams_are_read_at_every_worker(tmp_path: Path) -> None:
+    asyncio.run(read_at_every_worker(tmp_path / "data"))
 
 
 def homes_of(url: str) -> dict[str, str]:

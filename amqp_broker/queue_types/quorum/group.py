@@ -93,8 +93,8 @@ _NEWEST_SHARE = 0.125
 # Names as integers of this module, which a compiled one compares in C.
 _RESEND_MS = RESEND_MS
 _NEVER = 1 << 62
-#: So many queues, or readers of streams, hear in one slice that this node has left their group.
-_LEFT_AT_ONCE = 64
+#: So many queues, or readers of streams, hear in one slice that this node has left their group, or come to it.
+_TOLD_AT_ONCE = 64
 _ENDED = object()
 #: Octets of a number that is drawn.
 _NUMBER_BYTES = 8
@@ -203,7 +203,7 @@ class QueueGroup(CommandSink):
         self.timers = host.timers
         self.guest: Guest | None = None
         self._leaving: Leaving | None = None
-        self._steps: Iterator[None] = iter(())  # of queues that hear that this node is no member any more
+        self._steps: Iterator[None] | None = None  # of queues that hear whether this node is a member
         self._left_term = 0  # of a leader that has said that this node is no member any more; 0: nobody has
         self._left_at = 0  # where the log ended then
         self._damaged = DamagedPages(self)
@@ -470,21 +470,28 @@ class QueueGroup(CommandSink):
         self.machine.clear()
         self.raft.leave(self._left_term)
         self._leaving, self._left_term = None, 0
-        self._steps = self._leave_queues()
-        background = self.host.background
-        background.add(self._leave_some)
+        self._tell_queues()
 
-    def _leave_queues(self) -> Iterator[None]:
-        """Those hear of it that have read what was here."""
+    def _tell_queues(self) -> None:
+        """Those hear of it, in slices, that are read here: it is a member now, or is not any more."""
+        if self._steps is None:
+            self.host.background.add(self._tell_some)
+        self._steps = self._telling()
+
+    def _telling(self) -> Iterator[None]:
         for queue in list(self.queues.values()):
-            left = getattr(queue, "left_group", None)
-            if left is not None:
-                yield from left()
+            moved = getattr(queue, "moved", None)
+            if moved is not None:
+                yield from moved()
             yield
 
-    def _leave_some(self, now: int) -> bool:
+    def _tell_some(self, now: int) -> bool:
         """A slice of that."""
-        return all(next(self._steps, _ENDED) is not _ENDED for _ in range(_LEFT_AT_ONCE))
+        assert self._steps is not None  # who ends it does not come again
+        if all(next(self._steps, _ENDED) is not _ENDED for _ in range(_TOLD_AT_ONCE)):
+            return True
+        self._steps = None
+        return False
 
     def _become_member(self, guest: Guest, now: int) -> None:
         """This node votes, and has applied all of which it has heard as a guest."""
@@ -492,6 +499,7 @@ class QueueGroup(CommandSink):
         self.guest = None
         guest.close()
         self.machine.resume(guest.heard())
+        self._tell_queues()
         self.stream.resend()
         self.absorb(now)
 

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.queue_types.receipts import JointReceipt
-from amqp_broker.queue_types.stream.reader import MADE, StreamReader
-from amqp_broker.queue_types.stream.wish import not_here
+from amqp_broker.queue_types.stream.reader import MADE, LooksAt, StreamReader
 from queues.message import Delivery, Message
 from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition
@@ -34,14 +33,15 @@ from queues.stream.record import get_record, next_record, number_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from amqp_broker.queue_types.stream.distant_stream import DistantReading
     from amqp_broker.queue_types.stream.filters import ReaderFilter
-    from amqp_broker.queue_types.stream.offsets import Begin
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from amqp_broker.queue_types.stream.reader import StreamSubscriber
     from amqp_broker.turn.clock import TurnClock
     from queues.queue import Done
     from queues.quorum.commands import Command
     from queues.stream.log import Stored
+    from queues.stream.start import Start
     from queues.stream.stream import Stream
     from queues.timers import Timer, Timers
 
@@ -82,13 +82,14 @@ class GroupReader(StreamReader):
         self,
         queue: StreamQueue,
         consumer: StreamSubscriber,
-        start: Begin,
+        start: Start,
         wanted: ReaderFilter | None,
         name: str,
         settings: GroupSettings,
     ) -> None:
         super().__init__(queue, consumer, start, wanted)
         self.name = name
+        self.looks_at = LooksAt(name, False)
         self.generation = 0
         self.number = queue.group.new_consumer()
         self._group = queue.group
@@ -112,8 +113,8 @@ class GroupReader(StreamReader):
     # -- membership ----------------------------------------------------------------------------------------------------
 
     def join(self, then: Done) -> None:
-        """Ask to be a member; `then` is told when it is one. Where a new group begins is for good, so this node's copy
-        has to have all that was committed before it is asked."""
+        """Ask to be a member; `then` is told when it is one, and this node knows of it. Where a new group begins is for
+        good, so it has to be of all that was committed before."""
         self.queue.prepare()
         self._is_joining = True
 
@@ -122,17 +123,18 @@ class GroupReader(StreamReader):
             if refusal is Refusal.UNKNOWN and not self._has_left:
                 self.join(then)  # the node's session was lost meanwhile
                 return
-            then(self._refused(refusal) if refusal is not None else None)
+            if refusal is not None:
+                then(self._refused(refusal))
+            else:
+                self.queue.look_again(self, lambda: then(None))
 
-        def is_current() -> None:
-            stream = self.queue.stream()
-            if stream is None or self._has_left:
+        def placed(position: int | None) -> None:
+            if position is None or self._has_left:
                 joined(Refusal.NO_QUEUE)
             else:
-                position = min(self.start(stream, self._clock.now), stream.next)
                 self._submit(JoinGroup(self.queue.queue_id, self.name, self.number, position), joined)
 
-        self.queue.when_current(is_current)
+        self.queue.place(self.start, placed)
 
     def _submit(self, command: Command, then: Callable[[Refusal | None], None]) -> None:
         receipt = JointReceipt()
@@ -144,12 +146,9 @@ class GroupReader(StreamReader):
             return precondition_failed(
                 f"stream '{self.queue.name}' has {MOST_GROUPS} groups already: forget one before '{self.name}' begins"
             )
-        nodes = self.queue.elsewhere()
-        if nodes:  # this node has left the stream's group meanwhile
-            return not_here(f"queue '{self.queue.name}' in vhost '{self.queue.declaration.vhost}'", nodes)
         return precondition_failed(f"group '{self.name}' of stream '{self.queue.name}': the stream is gone")
 
-    def _reads(self, stream: Stream) -> bool:
+    def _reads(self, stream: Stream | DistantReading) -> bool:
         """Whether it is its turn; begins anew where a generation begins."""
         group = stream.groups.get(self.name)
         if group is None or self._member not in group.members:
@@ -208,7 +207,7 @@ class GroupReader(StreamReader):
     def serve(self, room: int, now: int) -> int:
         """See StreamReader."""
         consumer = self.consumer
-        stream = self.queue.stream()
+        stream = self.queue.readable(self)
         if stream is None or not stream.is_compacted_enough or not self._reads(stream):
             consumer.is_waiting = True
             return room
@@ -216,7 +215,10 @@ class GroupReader(StreamReader):
             if room <= 0:
                 return 0
             if self._again:
-                self._deliver_again(stream, self._again.popleft())
+                if not self._deliver_again(stream, self._again[0]):
+                    consumer.is_waiting = True
+                    return room
+                self._again.popleft()
                 room -= MADE
                 continue
             self.offset = max(self.offset, stream.first)
@@ -234,7 +236,7 @@ class GroupReader(StreamReader):
         consumer.is_waiting = False
         return room
 
-    def _may_go(self, stream: Stream) -> bool:
+    def _may_go(self, stream: Stream | DistantReading) -> bool:
         """Without acknowledgements: whether what comes next is stored as done; if not, have that done."""
         if self.offset < self._done:
             return True
@@ -291,16 +293,19 @@ class GroupReader(StreamReader):
     def _message(self, stored: Stored, place: int, offset: int) -> Message:
         return get_record(stored.chunk.octets, place, offset, stored.time, self.queue.addresses)
 
-    def _deliver_again(self, stream: Stream, offset: int) -> None:
-        """One that came back; if retention, or compaction, was not quicker."""
+    def _deliver_again(self, stream: Stream | DistantReading, offset: int) -> bool:
+        """One that came back; if retention, or compaction, was not quicker. False: it has to be asked for first."""
         stored = stream.log.chunk_at(offset) if offset >= stream.first else None
+        if stored is None and offset >= stream.first:
+            return False
         place = stored.chunk.place_of(offset - stored.first) if stored is not None else -1
         if stored is None or place < 0:
             self._settle(offset)
-            return
+            return True
         self.counts.delivered += 1
         self._out += 1
         self.consumer.deliver(self._delivery(self._message(stored, place, offset), offset, True))
+        return True
 
     def _delivery(self, message: Message | None, offset: int, is_again: bool) -> GroupDelivery:
         delivery = GroupDelivery.__new__(GroupDelivery)

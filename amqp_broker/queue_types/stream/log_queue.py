@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery
-from amqp_broker.queue_types.stream.wish import Wish, not_here, not_implemented
+from amqp_broker.queue_types.stream.wish import Wish, not_implemented
 from queues.arguments import ArgumentError
 from queues.message import Delivery
 from queues.queue import Done, Fetched, Held, Queue, Tallied
@@ -67,11 +67,7 @@ class LogQueue(Queue):
     # -- consumers, who give credit by settling ------------------------------------------------------------------------
 
     def consume(self, consumer: StreamSubscriber, then: Done) -> None:
-        """See Queue: it is read where the messages are. Elsewhere the text is RabbitMQ's, and who has them."""
-        nodes = self.elsewhere()
-        if nodes:
-            then(not_here(self._title, nodes))
-            return
+        """See Queue."""
         try:
             reader = self._reader_for(consumer, Wish.of(consumer, self._title))
         except ArgumentError as error:
@@ -103,9 +99,9 @@ class LogQueue(Queue):
         reader = self.consumers.pop(consumer, None)
         if reader is not None:
             reader.end(gives_back)
-            self._reader_has_left()
+            self._reader_has_left(reader)
 
-    def _reader_has_left(self) -> None:
+    def _reader_has_left(self, reader: Any) -> None:
         """There is one fewer."""
 
     def _cancel_all(self) -> None:
@@ -114,7 +110,7 @@ class LogQueue(Queue):
         for consumer, reader in consumers.items():
             reader.end(True)
             consumer.on_queue_gone()
-        self._reader_has_left()
+            self._reader_has_left(reader)
 
     def is_abandoned(self) -> bool:
         """See Queue: it never goes with its consumers."""

@@ -6,35 +6,22 @@ what no message of this node's log has yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from amqp_broker.queue_types.stream.arguments import age_of, kind_of
 from queues.arguments import ArgumentError
-from queues.stream.start import Start, StartKind, place_of
-
-if TYPE_CHECKING:
-    from queues.stream.stream import Stream
+from queues.stream.start import Start, StartKind
 
 OFFSET: Final = "x-stream-offset"
 _LAST_SECOND: Final = 1 << 40  # the stream's times are far below it, and milliseconds of it fit into 63 bits
 
-#: The offset at which a reader of this stream begins, at a time in milliseconds since the epoch.
-Begin = Callable[["Stream", int], int]
-
 #: The oldest message.
-FIRST: Final[Begin] = lambda stream, now: stream.first  # noqa: E731  # as others are made
+FIRST: Final = Start(StartKind.FIRST)
 _NAMED: Final[Mapping[str, StartKind]] = {
     "first": StartKind.FIRST, "last": StartKind.LAST, "next": StartKind.NEXT,
 }  # fmt: skip
-
-
-def parse_offset(arguments: Mapping[str, object]) -> Begin:
-    """What x-stream-offset means to a reader. Where that is beyond the end of what this node knows, it may be beyond
-    that of all, too, or not (reader.py sees to that). Raises ArgumentError."""
-    start = parse_start(arguments)
-    return lambda stream, now: place_of(start, stream, now)
 
 
 def parse_start(arguments: Mapping[str, object]) -> Start:

@@ -26,8 +26,7 @@ from amqp_broker.protocol.fields import join_table, typed
 from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.group_reader import GroupReader
 from amqp_broker.queue_types.stream.offsets import FIRST
-from amqp_broker.queue_types.stream.reader import StreamReader
-from amqp_broker.queue_types.stream.wish import not_here
+from amqp_broker.queue_types.stream.reader import LooksAt, StreamReader
 from queues.consumer import Consumer
 from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinPartitions, LeavePartitions, OpenGroup
@@ -38,13 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from amqp_broker.queue_types.stream.group_reader import GroupSettings
-    from amqp_broker.queue_types.stream.offsets import Begin
     from amqp_broker.queue_types.stream.partitioned import PartitionedStream
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from amqp_broker.queue_types.stream.reader import StreamSubscriber
     from amqp_broker.queue_types.stream.wish import Wish
     from queues.message import Delivery, Message
     from queues.queue import Done
+    from queues.stream.start import Start
 
 log = logging.getLogger("amqp_broker")
 
@@ -87,31 +86,29 @@ class PartitionedReader:
             self.look_later()
 
         def is_current() -> None:
-            stream = self._first.stream()
-            if stream is None or self.is_ended:
+            stream = None if self.is_ended else self._first.readable(self._watch)
+            if stream is None:
                 joined(Refusal.NO_QUEUE)
                 return
             is_known = stream.shares.get(self.name) is not None
             self._open(FIRST if is_known else self._wish.start, lambda refusal: self._opened(refusal, joined))
 
         self._first.prepare()
-        self._first.when_current(is_current)
+        self._first.when_seen(self._watch, is_current)
 
-    def _open(self, start: Begin, then: Callable[[Refusal | None], None]) -> None:
+    def _open(self, start: Start, then: Callable[[Refusal | None], None]) -> None:
         """See to it that there is the group in each partition."""
         streams = self.queue.partitions()
         if not streams:
             then(Refusal.NO_QUEUE)
             return
-        receipt, clock = JointReceipt(), self._settings.clock
+        receipt = JointReceipt()
         waiting = [len(streams)]
 
-        def is_current(part: StreamQueue) -> None:
-            stream = part.stream()
-            if stream is None:
+        def placed(part: StreamQueue, position: int | None) -> None:
+            if position is None:
                 receipt.refusals.append(Refusal.NO_QUEUE)
             else:
-                position = min(start(stream, clock.now), stream.next)
                 part.group.submit(OpenGroup(part.queue_id, self.name, position), receipt)
             waiting[0] -= 1
             if not waiting[0]:
@@ -119,7 +116,7 @@ class PartitionedReader:
 
         for part in streams:
             part.prepare()
-            part.when_current(lambda part=part: is_current(part))  # type: ignore[misc]
+            part.place(start, lambda position, part=part: placed(part, position))  # type: ignore[misc]
 
     def _opened(self, refusal: Refusal | None, joined: Callable[[Refusal | None], None]) -> None:
         if refusal is None and self.is_ended:
@@ -141,9 +138,6 @@ class PartitionedReader:
                 f"a partition of stream '{stream}' has {MOST_GROUPS} groups already: forget one before '{self.name}' "
                 "begins"
             )
-        nodes = self.queue.elsewhere()
-        if nodes:  # this node has left the group of a partition meanwhile
-            return not_here(f"queue '{stream}' in vhost '{self.queue.declaration.vhost}'", nodes)
         return precondition_failed(f"group '{self.name}' of stream '{stream}': the stream, or the group, is gone")
 
     def end(self, gives_back: bool) -> None:
@@ -165,8 +159,10 @@ class PartitionedReader:
 
     def look(self) -> None:
         """See to it that it reads what is its own, and nothing else."""
-        stream = self._first.stream()
-        if stream is None or self.is_ended or self._is_joining:
+        if self.is_ended or self._is_joining:
+            return
+        stream = self._first.readable(self._watch)
+        if stream is None:
             return
         share = stream.shares.get(self.name)
         if share is None or self._member not in share.members or len(share.owners) < len(self.queue.parts):
@@ -227,6 +223,7 @@ class _Watch(StreamReader):
     def __init__(self, reader: PartitionedReader) -> None:
         super().__init__(reader._first, PartitionConsumer(reader, 0), FIRST, None)
         self.consumer.is_waiting = True
+        self.looks_at = LooksAt(reader.name, True)
         self._reader = reader
 
     def serve(self, room: int, now: int) -> int:

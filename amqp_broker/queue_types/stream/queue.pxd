@@ -33,11 +33,14 @@ cdef class StreamQueue(LogQueue):
     cdef object _packing_room
     cdef object _mender
     cdef dict _parked
+    cdef object _distant
+    cdef dict _listeners
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
     @cython.locals(reader=StreamReader)
     cpdef int credit_returned(self, Consumer consumer) except -1
     @cython.locals(reader=StreamReader)
+    cpdef object readable(self, StreamReader reader)
     cpdef void wake_readers(self) except *
     cpdef void _grown(self) except *
     cpdef void serve_later(self, StreamReader reader) except *

@@ -4,7 +4,8 @@
     Grown, credit -> readers that may have something -> a job of the background: StreamReader.serve
 
 Who is a member of the group has a copy: whoever reads does so here, from this node's copy, and the log knows nothing of
-it. A guest has none, publishes all the same, and asks the leader for what it shows.
+it. A guest has none, publishes all the same, asks the leader for what it shows, and members for what its readers want
+(distant_stream.py).
 
 Invariant: whoever may have something to do is in `_late`, for which a job of the background is under way.
 """
@@ -34,6 +35,7 @@ from queues.quorum.effects import Refusal
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.counts import StreamCounts
 from queues.stream.settings import COMPRESSIONS, StreamSettings
+from queues.stream.start import place_of
 from queues.stream.stream import Stream
 from queues.sums import QueueSums
 from storage.errors import CorruptRecord
@@ -43,10 +45,12 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.receipts import Receipt
     from amqp_broker.queue_types.stream.compactor import Compactor
+    from amqp_broker.queue_types.stream.distant_stream import DistantReading, DistantStream, Placed
     from amqp_broker.queue_types.stream.mender import Mender
     from amqp_broker.queue_types.stream.rewriting_room import RewritingRoom
     from queues.consumer import Consumer
     from queues.quorum.queue import QueueStatistics
+    from queues.stream.start import Start
 
 log = logging.getLogger("amqp_broker")
 
@@ -90,6 +94,8 @@ class StreamQueue(LogQueue):
         self._packing_room: RewritingRoom | None = None
         self._mender: Mender | None = None
         self._parked: dict[StreamReader, None] = {}
+        self._distant: DistantStream | None = None
+        self._listeners: dict[Callable[[], None], None] = {}
 
     # -- its log -------------------------------------------------------------------------------------------------------
 
@@ -204,14 +210,76 @@ class StreamQueue(LogQueue):
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
+    # -- where it is read ----------------------------------------------------------------------------------------------
+
+    def read_elsewhere(self, distant: DistantStream) -> None:
+        """What its readers have of it while this node has no copy."""
+        self._distant = distant
+
+    def readable(self, reader: StreamReader) -> Stream | DistantReading | None:
+        """What a reader goes over: this node's copy, or what has come of another node's."""
+        if self.group.guest is not None:
+            assert self._distant is not None  # nobody reads before it is set
+            return self._distant.reading(reader)
+        if self._distant is not None:
+            self._distant.forget(reader)
+        return self.stream()
+
+    def place_elsewhere(self, reader: StreamReader) -> None:
+        """Others are asked where a reader begins."""
+        assert self._distant is not None  # nobody reads before it is set
+
+        def placed(error: Exception | None) -> None:
+            if error is not None and not reader.is_ended:
+                self.give_up(reader)
+
+        self._distant.place_reader(reader, placed)
+
+    def place(self, start: Start, then: Placed) -> None:
+        """The offset that is meant by this, of all that is committed by now; None where there is no stream."""
+
+        def is_current() -> None:
+            if self.group.guest is not None and self._distant is not None:
+                self._distant.place(start, then)
+                return
+            stream = self.stream()
+            then(min(place_of(start, stream, self._clock.now), stream.next) if stream is not None else None)
+
+        self.when_current(is_current)
+
+    def when_seen(self, reader: StreamReader, then: Callable[[], None]) -> None:
+        """As `when_current`, and what the reader looks at is seen as of then."""
+        self.when_current(lambda: self.look_again(reader, then))
+
+    def look_again(self, reader: StreamReader, then: Callable[[], None]) -> None:
+        """Call `then` when what the reader looks at is seen as this node's commands have left it."""
+        if self.group.guest is not None and self._distant is not None:
+            self._distant.look_again(reader, then)
+        else:
+            then()
+
+    def tell_growth(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever something happens to it here, for who reads it at another node."""
+        self._listeners[wake] = None
+        self.group.tell_growth(self.queue_id, self._grown)
+
+    def end_growth(self, wake: Callable[[], None]) -> None:
+        """Not any more."""
+        self._listeners.pop(wake, None)
+        self._forget_readers()
+
     def elsewhere(self) -> Sequence[str]:
         """See Queue: the members of its group, on a guest."""
         return self.group.members() if self.group.guest is not None else ()
 
-    def left_group(self) -> Iterator[None]:
-        """This node is no member any more: its readers have nothing to read here, and are cancelled, one a step."""
+    def moved(self) -> Iterator[None]:
+        """This node has a copy now, or has none any more: its readers go on with what there is, one a step."""
+        for wake in list(self._listeners):
+            wake()
+            yield
         for reader in [*self.consumers.values(), *self._watching]:
-            self.give_up(reader)
+            if reader.consumer.is_waiting:
+                self.serve_later(reader)
             yield
 
     def _reader_for(self, consumer: StreamSubscriber, wish: Wish) -> StreamReader:
@@ -221,10 +289,13 @@ class StreamQueue(LogQueue):
         return GroupReader(self, consumer, wish.start, wish.filter, wish.group, self._groups)
 
     def _join(self, consumer: Consumer, then: Done) -> None:
-        """See LogQueue. Who reads alone asks nobody."""
+        """See LogQueue. Who reads alone asks nobody, but on a guest of the group, where a member says where it begins."""
         self.group.tell_growth(self.queue_id, self._grown)
-        if isinstance(self.consumers[consumer], GroupReader):
+        reader = self.consumers[consumer]
+        if isinstance(reader, GroupReader):
             super()._join(consumer, then)
+        elif self.group.guest is not None and self._distant is not None:
+            self._distant.place_reader(reader, then)
         else:
             then(None)
 
@@ -245,12 +316,18 @@ class StreamQueue(LogQueue):
     def unwatch(self, reader: StreamReader) -> None:
         """It is not any more."""
         self._watching.pop(reader, None)
-        self._reader_has_left()
+        self._reader_has_left(reader)
 
-    def _reader_has_left(self) -> None:
-        """See LogQueue."""
+    def _reader_has_left(self, reader: StreamReader) -> None:
+        """See LogQueue. What others have sent for it, or are asked for, it does not need."""
+        if self._distant is not None:
+            self._distant.forget(reader)
+        self._forget_readers()
+
+    def _forget_readers(self) -> None:
+        """If there are none."""
         if not self.consumers and not self._watching:
-            if self.compactor is None:
+            if self.compactor is None and not self._listeners:
                 self.group.tell_growth(self.queue_id, None)
             self._late.clear()
 
@@ -305,6 +382,16 @@ class StreamQueue(LogQueue):
         else:
             self._unreadable(reader, error)
 
+    def give_up_unreadable(self, reader: StreamReader) -> None:
+        """No member can read what comes next."""
+        log.error("%s: what is behind offset %d none of %s can read, a consumer is cancelled",
+                  self._title, reader.offset, ", ".join(self.group.members()))  # fmt: skip
+        self.give_up(reader)
+
+    def unreadable(self) -> AmqpException:
+        """What a consumer is told that begins where no member can read it."""
+        return precondition_failed(f"{self._title} cannot be read there, its pages are damaged: see the log")
+
     def _unreadable(self, reader: StreamReader, error: Exception) -> None:
         log.error("%s: what is behind offset %d cannot be read, a consumer is cancelled: %s",
                   self._title, reader.offset, error)  # fmt: skip
@@ -321,6 +408,8 @@ class StreamQueue(LogQueue):
         """The log has more."""
         if self.compactor is not None:
             self.compactor.grown()
+        for wake in list(self._listeners):
+            wake()
         self.wake_readers()
 
     def wake_readers(self) -> None:
@@ -415,6 +504,10 @@ class StreamQueue(LogQueue):
         watching, self._watching = self._watching, {}
         for reader in watching:
             reader.end(True)
+            self._reader_has_left(reader)
         self._cancel_all()
+        self._forget_readers()
         self.group.forget_queue(self)
+        for wake in list(self._listeners):
+            wake()
         return 0

@@ -19,6 +19,7 @@ cdef class StreamReader:
     cdef readonly QueueSums counts
     cdef readonly object start
     cdef readonly object filter
+    cdef public object looks_at
     cdef Delivery _copied
     cdef long long _chunk
     cdef Py_ssize_t _length

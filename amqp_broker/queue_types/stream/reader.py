@@ -14,12 +14,14 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import cython
 
 from queues.message import Delivery
 from queues.stream.record import filter_hash_of, get_record, next_record
+from queues.stream.start import place_of
+from queues.stream.stream import Stream
 
 if not cython.compiled:
     from amqp_broker.octets.buffer import get_u32
@@ -27,12 +29,12 @@ if not cython.compiled:
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from amqp_broker.queue_types.stream.distant_stream import DistantReading
     from amqp_broker.queue_types.stream.filters import ReaderFilter
-    from amqp_broker.queue_types.stream.offsets import Begin
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from queues.message import Message
     from queues.stream.log import Stored
-    from queues.stream.stream import Stream
+    from queues.stream.start import Start
 
 #: A message that is made, and not copied, is worth so many units of a slice; a chunk that is passed over as many.
 MADE = 4
@@ -63,13 +65,20 @@ class StreamSubscriber(Protocol):
     def on_queue_gone(self) -> None: ...
 
 
+class LooksAt(NamedTuple):
+    """A group of readers by its name, or the share that it has of all partitions."""
+
+    group: str
+    is_share: bool
+
+
 class StreamReader:
     """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue is to serve it.
     knows_end: this node's copy has had all that was committed when the consumer came. start: where it begins. filter:
-    what it wants of that, None for everything. counts: the queue's."""
+    what it wants of that, None for everything. counts: the queue's. looks_at: of the stream's groups, None for none."""
 
     def __init__(
-        self, queue: StreamQueue, consumer: StreamSubscriber, start: Begin, wanted: ReaderFilter | None
+        self, queue: StreamQueue, consumer: StreamSubscriber, start: Start, wanted: ReaderFilter | None
     ) -> None:
         self.offset = _UNPLACED
         self.is_late = False
@@ -80,6 +89,7 @@ class StreamReader:
         self.counts = queue.counts
         self.start = start
         self.filter = wanted
+        self.looks_at: LooksAt | None = None
         # What channels hold of what was copied: there is nothing to tell one from another by.
         self._copied = _delivery(consumer, None, 0)
         # Where in its chunk the next record is, so that who has little credit does not look for it anew each time. One
@@ -97,9 +107,9 @@ class StreamReader:
         """Hand out what there is, for as long as there is credit and room, in units of about a microsecond. Returns
         the room that is left; none: there may be more. Raises CorruptRecord, OSError."""
         consumer = self.consumer
-        stream = self.queue.stream()
+        stream = self.queue.readable(self)
         if stream is None:  # nobody has published anything, or this node does not know of it yet
-            if self.offset == _UNPLACED and not self.start(self.queue.empty_stream(), now):
+            if self.offset == _UNPLACED and not place_of(self.start, self.queue.empty_stream(), now):
                 self.offset = 0  # what comes is published from now on
             consumer.is_waiting = True
             return room
@@ -125,10 +135,14 @@ class StreamReader:
         consumer.is_waiting = False
         return room
 
-    def _begin(self, stream: Stream, now: int) -> bool:
+    def _begin(self, stream: Stream | DistantReading, now: int) -> bool:
         """Find the place. Returns whether it has one: what is beyond the end of this node's copy may be in the log, and
-        whoever goes on at another node is not to get again what it had at that one."""
-        offset = self.start(stream, now)
+        whoever goes on at another node is not to get again what it had at that one. On a node without a copy others
+        are asked."""
+        if not isinstance(stream, Stream):
+            self.queue.place_elsewhere(self)
+            return False
+        offset = place_of(self.start, stream, now)
         if offset > stream.next and not self.knows_end:
             self.queue.find_end(self)
             return False

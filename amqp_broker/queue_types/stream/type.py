@@ -17,6 +17,7 @@ from amqp_broker.queue_types.stream.arguments import (
     with_partitions,
 )
 from amqp_broker.queue_types.stream.compactor import Compactor
+from amqp_broker.queue_types.stream.distant_stream import DistantRoom, DistantStream
 from amqp_broker.queue_types.stream.group_reader import GroupSettings
 from amqp_broker.queue_types.stream.mender import Mender
 from amqp_broker.queue_types.stream.partitioned import PartitionedStream
@@ -72,6 +73,7 @@ class StreamType(GroupType):
         super().__init__(host)
         self._parts: dict[tuple[str, str], StreamParts] = {}
         self._room: RewritingRoom | None = None
+        self._distant_room: DistantRoom | None = None
 
     def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
         """See QueueType."""
@@ -93,6 +95,9 @@ class StreamType(GroupType):
             queue.compact_with(Compactor(queue, self._room))
         queue.pack_in(self._room)
         room = self._room
+        if self._distant_room is None:
+            self._distant_room = DistantRoom(self._host.read_exchange, self._host.config.stream_ahead_bytes)
+        queue.read_elsewhere(DistantStream(queue, self._distant_room))
         queue.mend_with(Mender(queue, self._host.page_exchange, room.background, room.timers, room.clock))
         group.add_queue(queue)
         if declaration.part_of:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from amqp_broker.errors import AmqpException, ConnectionException, precondition_failed
+from amqp_broker.errors import ConnectionException, precondition_failed
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME
 from amqp_broker.queue_types.stream.filters import ReaderFilter, parse_filter
-from amqp_broker.queue_types.stream.offsets import Begin, parse_offset
+from amqp_broker.queue_types.stream.offsets import parse_start
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.reader import StreamSubscriber
+    from queues.stream.start import Start
 
 GROUP = "x-stream-group"
 #: What a consumer cannot ask of a stream (RabbitMQ's).
@@ -24,7 +24,7 @@ class Wish(NamedTuple):
     """start: where it begins. filter: what it wants of that, None for everything. group: with whom it reads, None for
     nobody."""
 
-    start: Begin
+    start: Start
     filter: ReaderFilter | None
     group: str | None
 
@@ -41,7 +41,7 @@ class Wish(NamedTuple):
             raise not_implemented(f"automatic acknowledgement not supported by stream queues {title}")
         if consumer.shared_limit():
             raise not_implemented(f"{title} does not support global qos")
-        start, wanted = parse_offset(arguments), parse_filter(arguments)
+        start, wanted = parse_start(arguments), parse_filter(arguments)
         return Wish(start, wanted, _name(arguments[GROUP]) if GROUP in arguments else None)
 
 
@@ -55,11 +55,3 @@ def _name(value: object) -> str:
     if isinstance(value, str) and value and len(value.encode("utf-8", "surrogateescape")) <= _MOST_NAME_BYTES:
         return value
     raise precondition_failed(f"{GROUP} is a name of up to {_MOST_NAME_BYTES} octets, not {value!r}")
-
-
-def not_here(title: str, nodes: Sequence[str]) -> AmqpException:
-    """What a consumer is told on a node that has nothing to read: RabbitMQ's text, and where there is something."""
-    return precondition_failed(
-        f"{title} does not have a running replica on the local node: consume at one of {', '.join(nodes)}, or have "
-        f"this node be one (`amqp-broker queue grow`)"
-    )

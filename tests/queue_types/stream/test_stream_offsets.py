@@ -12,13 +12,14 @@ import pytest
 from amqp_broker.protocol.fields import Table, decode_table, typed
 from amqp_broker.protocol.properties import encode_properties
 from amqp_broker.queue_types.stream.filters import ReaderFilter, parse_filter, value_of
-from amqp_broker.queue_types.stream.offsets import parse_offset
+from amqp_broker.queue_types.stream.offsets import parse_start
 from queues.arguments import ArgumentError
 from queues.message import Address, Message, build_message
 from queues.pager import Pager
 from queues.stream.chunk import Chunk, ChunkBuilder
 from queues.stream.record import hash_of
 from queues.stream.settings import StreamSettings
+from queues.stream.start import place_of
 from queues.stream.stream import Stream
 from storage.page_store import PageStore
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -74,22 +75,22 @@ def stream() -> Stream:
 )  # fmt: skip
 def test_where_it_begins(stream: Stream, value: Any, offset: int) -> None:
     now = BEGIN + 5 * HOUR
-    assert parse_offset(as_received({"x-stream-offset": value}))(stream, now) == offset
+    assert place_of(parse_start(as_received({"x-stream-offset": value})), stream, now) == offset
 
 
 @pytest.mark.parametrize("offset", [41, 1000, 1 << 62])
 def test_what_is_beyond_the_end_is_left_to_who_knows_whether_this_node_is_behind(stream: Stream, offset: int) -> None:
-    assert parse_offset(as_received({"x-stream-offset": offset}))(stream, BEGIN) == offset
+    assert place_of(parse_start(as_received({"x-stream-offset": offset})), stream, BEGIN) == offset
 
 
 def test_without_an_offset_it_begins_behind_the_last_message(stream: Stream) -> None:
-    assert parse_offset(Table({}))(stream, BEGIN) == 40
+    assert place_of(parse_start(Table({})), stream, BEGIN) == 40
 
 
 @pytest.mark.parametrize("value", ["first", "last", "next", 0, -7, "1h", datetime(2100, 1, 1)], ids=str)
 def test_of_an_empty_stream_there_is_one_offset(value: Any) -> None:
     empty = Stream(1, StreamSettings(), a_pager())
-    assert parse_offset(as_received({"x-stream-offset": value}))(empty, BEGIN) == 0
+    assert place_of(parse_start(as_received({"x-stream-offset": value})), empty, BEGIN) == 0
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_of_an_empty_stream_there_is_one_offset(value: Any) -> None:
 )
 def test_what_is_no_offset(value: Any, term: str) -> None:
     with pytest.raises(ArgumentError) as found:
-        parse_offset(as_received({"x-stream-offset": value}))
+        parse_start(as_received({"x-stream-offset": value}))
     assert found.value.reason == f"{{invalid_stream_offset_arg,{term}}}"
 
 

@@ -102,6 +102,25 @@ def test_a_dropped_queue_takes_its_folder_along() -> None:
     assert member.machine.queue_ids() == []
 
 
+def test_what_was_dead_of_a_queue_whose_files_went_is_not_taken_from_the_one_that_comes_again() -> None:
+    """As where a node leaves a group and comes to it again: the new files have the names of the old ones."""
+    disk = SimulatedDisk(random.Random(1))
+    pager = Pager(PageStore(disk, PAGE_SEGMENT_BYTES), 1 << 20, 500, 3, 500)
+    store, kept = pager.page_store, places.Places(pager)
+    location = store.append(7, bytes(100))
+    kept.checkpoint_captured([7], 0, [])
+    kept.end_turn(10)
+    pager.released.append((7, location, True))
+    kept.end_turn(11)
+    kept.synced(10, (), ())
+    assert store.disk_bytes(7) == 0
+    assert store.append(7, bytes(100)) == location
+    kept.checkpoint_captured([], 0, [])
+    kept.end_turn(20)
+    kept.synced(20, (), ())
+    assert store.live_bytes(7) > 100
+
+
 def test_a_full_disk_leaves_checkpoints_whole() -> None:
     group, stream, member = paging_member(20)
     member.disk.capacity = 0
