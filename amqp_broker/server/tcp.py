@@ -64,6 +64,8 @@ _MSG_TRUNC = int(socket.MSG_TRUNC)
 _PIECES = 1024
 #: The transport is full with `output_limit_bytes` unsent, and has room again below this part of it.
 _LOW_WATER = 4
+#: Who was read so often is no newcomer any more. They come in crowds, and many go soon.
+_NEWCOMER_READS = 16
 #: Addresses that only this machine has.
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 
@@ -99,7 +101,8 @@ class TcpTransport:
         self.output_pause = driver.config.output_pause_bytes
         self.is_reading = True
         self.read_bytes = READ_BYTES
-        self.is_bulky = True  # newcomers come in crowds
+        self.is_bulky = True  # as all newcomers
+        self.reads = 0
         self.is_late = False
         self.is_closing = False
         self.is_lost = False
@@ -114,21 +117,27 @@ class TcpTransport:
     # -- from the loop -----------------------------------------------------------------------------------------------
 
     def on_readable(self) -> None:
-        """Something has come."""
-        if not self.is_bulky:
-            self.read_now()
-        elif not self.is_late:
-            if self.driver.is_late():
-                self.is_late = True
-                self.driver.read_later(self)
-            else:
-                self.read_now()
+        """Something has come. Who has just come, who is at the end, and who sends much may have to wait for others."""
+        if self.is_late:
+            return
+        if (self.is_bulky or self.connection.state != _OPEN) and self.driver.is_late():
+            self._wait()
+        else:
+            self._read(True)
+
+    def _wait(self) -> None:
+        self.is_late = True
+        self.driver.read_later(self)
 
     def read_now(self) -> None:
-        """Read once, and handle it."""
+        """It has waited: read once, and handle it."""
         self.is_late = False
-        if not self.is_reading:  # it was paused meanwhile, or is gone
-            return
+        if self.is_reading:  # it was not paused meanwhile, and is not gone
+            self._read(False)
+
+    def _read(self, may_wait: bool) -> None:
+        """Read once, and handle it. may_wait: its end, if that is what has come, is handled when there is time: of many
+        clients that are gone nobody waits for an answer."""
         connection = self.connection
         if connection.state >= _ENDING:
             self._discard()
@@ -157,15 +166,18 @@ class TcpTransport:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            self._lose()
-            return
+            nbytes = 0
         if nbytes == 0:
-            self._lose()
+            if may_wait and driver.is_late():
+                self._wait()
+            else:
+                self._lose()
             return
         if nbytes >= _BULK_BYTES:
             self._read_bulk(count, nbytes)
             return
-        self.is_bulky = connection.state < _OPEN
+        self.is_bulky = self.reads < _NEWCOMER_READS
+        self.reads += 1
         if is_immediate:
             # Whatever happens, they are not handled again.
             try:
