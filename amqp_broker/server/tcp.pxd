@@ -22,6 +22,7 @@ cdef class TcpTransport:
     cdef Py_ssize_t high_water
     cdef Py_ssize_t output_pause
     cdef bint is_reading
+    cdef bint is_watched
     cdef Py_ssize_t read_bytes
     cdef bint is_bulky
     cdef Py_ssize_t reads
@@ -55,6 +56,8 @@ cdef class TcpTransport:
     cdef bint _take_sent(self, Py_ssize_t sent) except -1
     cpdef void _lose(self) except *
     cdef void _stop_reading(self) except *
+    cdef void _watch(self) except *
+    cdef void _unwatch(self) except *
     @cython.locals(sent=Py_ssize_t, total=Py_ssize_t)
     cpdef void write(self, list chunks) except *
     cdef list _seal(self, object tls, list chunks)

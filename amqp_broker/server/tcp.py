@@ -5,7 +5,8 @@ does not keep everybody else from being served, and goes from the loop to the no
 Where there is TLS, `tls` turns octets into records and back.
 
 Invariants:
-1. The loop watches for room to write exactly while `unsent` has something.
+1. The loop watches for room to write exactly while `unsent` has something. It watches for something to be read while
+   that is wanted (`is_reading`), but for those of a large crowd that wait until they are read.
 2. `connection_lost` of the node is called once, and never from within a turn.
 3. A socket that is closed with unread octets is reset, and the client may never see what it was told last. So what a
    connection is sent behind its end is read, and discarded, until the client closes or the node gives up. With TLS too:
@@ -100,6 +101,7 @@ class TcpTransport:
         self.high_water = driver.config.output_limit_bytes
         self.output_pause = driver.config.output_pause_bytes
         self.is_reading = True
+        self.is_watched = False
         self.read_bytes = READ_BYTES
         self.is_bulky = True  # as all newcomers
         self.reads = 0
@@ -109,7 +111,7 @@ class TcpTransport:
         self.has_ended = False
         self.connection: Connection = driver.node.open_connection(peer, driver.now())
         self.connection.set_transport(self)
-        loop.add_reader(self.fd, self.on_readable)
+        self._watch()
         if tls is not None and tls.has_more:
             loop.call_soon(self.on_readable)
         driver.wants_turn()
@@ -127,13 +129,17 @@ class TcpTransport:
 
     def _wait(self) -> None:
         self.is_late = True
-        self.driver.read_later(self)
+        if not self.driver.read_later(self):
+            self._unwatch()
 
     def read_now(self) -> None:
         """It has waited: read once, and handle it."""
         self.is_late = False
-        if self.is_reading:  # it was not paused meanwhile, and is not gone
-            self._read(False)
+        if not self.is_reading:  # it was paused meanwhile, or is gone
+            return
+        self._read(False)
+        if self.is_reading:
+            self._watch()
 
     def _read(self, may_wait: bool) -> None:
         """Read once, and handle it. may_wait: its end, if that is what has come, is handled when there is time: of many
@@ -325,6 +331,17 @@ class TcpTransport:
     def _stop_reading(self) -> None:
         if self.is_reading:
             self.is_reading = False
+            self._unwatch()
+
+    def _watch(self) -> None:
+        """The loop calls whenever there is something to be read."""
+        if not self.is_watched:
+            self.is_watched = True
+            self.loop.add_reader(self.fd, self.on_readable)
+
+    def _unwatch(self) -> None:
+        if self.is_watched:
+            self.is_watched = False
             self.loop.remove_reader(self.fd)
 
     # -- for the driver ----------------------------------------------------------------------------------------------
@@ -393,7 +410,7 @@ class TcpTransport:
             self._stop_reading()
         elif not self.is_reading and not self.is_closing:
             self.is_reading = True
-            self.loop.add_reader(self.fd, self.on_readable)
+            self._watch()
             if self.tls is not None and self.tls.has_more:
                 self.loop.call_soon(self.on_readable)
 
