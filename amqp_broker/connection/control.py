@@ -121,6 +121,7 @@ class Control:
         if index == _CHANNEL_OPEN:
             self._decode(payload)
             open_channel(connection, channel_id, self._services, self._clients)
+            self._turn_share.record_request(connection, index)
         else:
             if index >> 16 == c.CLASS_CONNECTION:
                 raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method", *_ids(index))

@@ -51,7 +51,7 @@ class TurnShare:
         self.copies = 0
 
     def record_request(self, connection: Client, index: int) -> None:
-        """A request of a connection was handled. index: its method's."""
+        """A request of a connection was handled, or a channel of it was opened. index: its method's."""
         self.note(connection, _CHANGE if index >> 16 in _CHANGING else REQUEST)
 
     def note(self, connection: Client, copies: int) -> None:

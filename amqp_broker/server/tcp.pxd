@@ -5,7 +5,7 @@ from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.server.driver cimport Driver
 from amqp_broker.server.system_calls cimport monotonic_time, receive_into, send_bytes
 
-cdef Py_ssize_t _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _GATED_READ_BYTES, _BULK_BYTES, _IMMEDIATE_TURN_BYTES
+cdef Py_ssize_t _NEWCOMER_READS, _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _GATED_READ_BYTES, _BULK_BYTES, _IMMEDIATE_TURN_BYTES
 cdef int _MSG_PEEK, _MSG_TRUNC, _ENDING, _OPEN, _OUTPUT
 cdef double _LONG_S, _QUICK_S
 
@@ -22,8 +22,10 @@ cdef class TcpTransport:
     cdef Py_ssize_t high_water
     cdef Py_ssize_t output_pause
     cdef bint is_reading
+    cdef bint is_watched
     cdef Py_ssize_t read_bytes
     cdef bint is_bulky
+    cdef Py_ssize_t reads
     cdef bint is_late
     cdef bint is_closing
     cdef bint is_lost
@@ -31,9 +33,11 @@ cdef class TcpTransport:
     cdef public Connection connection
 
     cpdef void on_readable(self) except *
+    cdef void _wait(self) except *
+    cpdef void read_now(self) except *
     @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, most=Py_ssize_t,
                    nbytes=Py_ssize_t, is_immediate=bint)
-    cpdef void read_now(self) except *
+    cdef void _read(self, bint may_wait) except *
     @cython.locals(began=double, took=double)
     cdef void _read_bulk(self, Py_ssize_t count, Py_ssize_t nbytes) except *
     @cython.locals(nbytes=Py_ssize_t)
@@ -52,6 +56,8 @@ cdef class TcpTransport:
     cdef bint _take_sent(self, Py_ssize_t sent) except -1
     cpdef void _lose(self) except *
     cdef void _stop_reading(self) except *
+    cdef void _watch(self) except *
+    cdef void _unwatch(self) except *
     @cython.locals(sent=Py_ssize_t, total=Py_ssize_t)
     cpdef void write(self, list chunks) except *
     cdef list _seal(self, object tls, list chunks)

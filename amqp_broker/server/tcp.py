@@ -5,7 +5,8 @@ does not keep everybody else from being served, and goes from the loop to the no
 Where there is TLS, `tls` turns octets into records and back.
 
 Invariants:
-1. The loop watches for room to write exactly while `unsent` has something.
+1. The loop watches for room to write exactly while `unsent` has something. It watches for something to be read while
+   that is wanted (`is_reading`), but for those of a large crowd that wait until they are read.
 2. `connection_lost` of the node is called once, and never from within a turn.
 3. A socket that is closed with unread octets is reset, and the client may never see what it was told last. So what a
    connection is sent behind its end is read, and discarded, until the client closes or the node gives up. With TLS too:
@@ -65,6 +66,8 @@ _MSG_TRUNC = int(socket.MSG_TRUNC)
 _PIECES = 1024
 #: The transport is full with `output_limit_bytes` unsent, and has room again below this part of it.
 _LOW_WATER = 4
+#: Who was read so often is no newcomer any more. They come in crowds, and many go soon.
+_NEWCOMER_READS = 16
 #: Addresses that only this machine has.
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 
@@ -101,8 +104,10 @@ class TcpTransport:
         self.high_water = driver.config.output_limit_bytes
         self.output_pause = driver.config.output_pause_bytes
         self.is_reading = True
+        self.is_watched = False
         self.read_bytes = READ_BYTES
-        self.is_bulky = True  # newcomers come in crowds
+        self.is_bulky = True  # as all newcomers
+        self.reads = 0
         self.is_late = False
         self.is_closing = False
         self.is_lost = False
@@ -111,7 +116,7 @@ class TcpTransport:
             driver.node.open_connection(peer, driver.now()) if connection is None else connection
         )
         self.connection.set_transport(self)
-        loop.add_reader(self.fd, self.on_readable)
+        self._watch()
         if tls is not None and tls.has_more:
             loop.call_soon(self.on_readable)
         driver.wants_turn()
@@ -119,21 +124,31 @@ class TcpTransport:
     # -- from the loop -----------------------------------------------------------------------------------------------
 
     def on_readable(self) -> None:
-        """Something has come."""
-        if not self.is_bulky:
-            self.read_now()
-        elif not self.is_late:
-            if self.driver.is_late():
-                self.is_late = True
-                self.driver.read_later(self)
-            else:
-                self.read_now()
+        """Something has come. Who has just come, who is at the end, and who sends much may have to wait for others."""
+        if self.is_late:
+            return
+        if (self.is_bulky or self.connection.state != _OPEN) and self.driver.is_late():
+            self._wait()
+        else:
+            self._read(True)
+
+    def _wait(self) -> None:
+        self.is_late = True
+        if not self.driver.read_later(self):
+            self._unwatch()
 
     def read_now(self) -> None:
-        """Read once, and handle it."""
+        """It has waited: read once, and handle it."""
         self.is_late = False
         if not self.is_reading:  # it was paused meanwhile, or is gone
             return
+        self._read(False)
+        if self.is_reading:
+            self._watch()
+
+    def _read(self, may_wait: bool) -> None:
+        """Read once, and handle it. may_wait: its end, if that is what has come, is handled when there is time: of many
+        clients that are gone nobody waits for an answer."""
         connection = self.connection
         if connection.state >= _ENDING:
             self._discard()
@@ -162,15 +177,18 @@ class TcpTransport:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            self._lose()
-            return
+            nbytes = 0
         if nbytes == 0:
-            self._lose()
+            if may_wait and driver.is_late():
+                self._wait()
+            else:
+                self._lose()
             return
         if nbytes >= _BULK_BYTES:
             self._read_bulk(count, nbytes)
             return
-        self.is_bulky = connection.state < _OPEN
+        self.is_bulky = self.reads < _NEWCOMER_READS
+        self.reads += 1
         if is_immediate:
             # Whatever happens, they are not handled again.
             try:
@@ -318,6 +336,17 @@ class TcpTransport:
     def _stop_reading(self) -> None:
         if self.is_reading:
             self.is_reading = False
+            self._unwatch()
+
+    def _watch(self) -> None:
+        """The loop calls whenever there is something to be read."""
+        if not self.is_watched:
+            self.is_watched = True
+            self.loop.add_reader(self.fd, self.on_readable)
+
+    def _unwatch(self) -> None:
+        if self.is_watched:
+            self.is_watched = False
             self.loop.remove_reader(self.fd)
 
     # -- for the driver ----------------------------------------------------------------------------------------------
@@ -386,7 +415,7 @@ class TcpTransport:
             self._stop_reading()
         elif not self.is_reading and not self.is_closing:
             self.is_reading = True
-            self.loop.add_reader(self.fd, self.on_readable)
+            self._watch()
             if self.tls is not None and self.tls.has_more:
                 self.loop.call_soon(self.on_readable)
 

@@ -171,13 +171,22 @@ def test_requests_that_fail_count_too(driver: NodeDriver, publisher: Client) -> 
     bad = methods.BasicGet(0, "nowhere", True)
     for number in range(2, 40):
         publisher.send(number, methods.ChannelOpen())
-    driver.turn()
+    driver.wait(10)
     publisher.take()
     publisher.send_octets(b"".join(encode_method_frame(number, bad) for number in range(2, 40)))
     driver.turn()
     assert publisher.names() == ["channel.close"] * SHARE
     driver.wait(10)
     assert publisher.names() == ["channel.close"] * (38 - SHARE)
+
+
+def test_channels_that_are_opened_count_too(driver: NodeDriver, publisher: Client) -> None:
+    """There may be thousands of them on one connection."""
+    publisher.send_octets(b"".join(encode_method_frame(number, methods.ChannelOpen()) for number in range(2, 40)))
+    driver.turn()
+    assert publisher.names() == ["channel.open-ok"] * SHARE
+    driver.wait(10)
+    assert publisher.names() == ["channel.open-ok"] * (38 - SHARE)
 
 
 def test_who_waits_for_the_disk_is_not_let_go_on_by_the_clock(driver: NodeDriver, publisher: Client) -> None:
