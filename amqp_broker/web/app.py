@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from amqp_broker.client.errors import ClientError
+from amqp_broker.protocol.errors import EncodeError
 from amqp_broker.settings.log_format import about
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
@@ -138,6 +139,8 @@ class Api:
             return refusal(of_refused_verb(error))
         except ClientError as error:
             return refusal(of_amqp(error))
+        except EncodeError as error:  # a name that is too long for AMQP, in the path or the body
+            return refusal(bad_request(str(error)))
         except Exception:  # a fault of ours is one request's, and is written down
             log.exception("%s %s", asked.method, asked.path)
             return refusal(ApiError(500, "internal_server_error", "this is a fault of the server; its log says more"))

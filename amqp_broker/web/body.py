@@ -44,6 +44,8 @@ def read_body(body: bytes, wanted: type[S]) -> S:
     except msgspec.ValidationError as error:
         missing = _MISSING.search(str(error))
         raise bad_request([{"key_missing": missing[1]}] if missing else str(error)) from None
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which JSON can write and msgspec cannot read
+        raise bad_request(f"no text that UTF-8 can carry: {error}") from None
 
 
 def flag(value: JsonValue, default: bool = False) -> bool:

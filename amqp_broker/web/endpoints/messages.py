@@ -71,7 +71,10 @@ def _payload(body: PublishBody) -> bytes:
     if not isinstance(body.payload, str):
         raise bad_request("payload_not_string")
     if body.payload_encoding == "string":
-        return body.payload.encode("utf-8", "surrogateescape")
+        try:
+            return body.payload.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise bad_request(f"payload: no text that UTF-8 can carry: {error}") from None
     if body.payload_encoding != "base64":
         raise bad_request(["unsupported_encoding", body.payload_encoding])
     try:
