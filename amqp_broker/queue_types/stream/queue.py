@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
+from amqp_broker.errors import precondition_failed
 from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.arguments import as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
@@ -41,6 +42,7 @@ from queues.sums import QueueSums
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
+    from amqp_broker.errors import AmqpException
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.receipts import Receipt
@@ -289,7 +291,7 @@ class StreamQueue(LogQueue):
         return GroupReader(self, consumer, wish.start, wish.filter, wish.group, self._groups)
 
     def _join(self, consumer: Consumer, then: Done) -> None:
-        """See LogQueue. Who reads alone asks nobody, but on a guest of the group, where a member says where it begins."""
+        """See LogQueue. Who reads alone asks nobody; on a guest of the group, a member, where it begins."""
         self.group.tell_growth(self.queue_id, self._grown)
         reader = self.consumers[consumer]
         if isinstance(reader, GroupReader):
