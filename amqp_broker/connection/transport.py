@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable
 from typing import Protocol
 
 
@@ -17,5 +15,3 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
     def abort(self) -> None: ...
-
-    def leave(self, give: Callable[[socket.socket], bool]) -> bool: ...

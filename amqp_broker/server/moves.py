@@ -53,7 +53,7 @@ class Moves:
             return True
 
         transport = leaving.connection.transport
-        return transport is not None and transport.leave(give)
+        return isinstance(transport, TcpTransport) and transport.leave(give)
 
     def adopt(self, client: socket.socket, token: bytes) -> None:
         """A socket has come."""

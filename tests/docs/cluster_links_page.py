@@ -44,8 +44,8 @@ KINDS = {
     FrameKind.STREAM_ANSWER: "a part of them, that these were all, or why there are none; in the same file",
     FrameKind.METADATA_FEED: "what a node's worker 0 has applied of the metadata, for its other workers: "
     "`amqp_broker/metadata/feed.py`",
-    FrameKind.CONNECTION_MOVE: "what is known of a client's connection that another worker of the node is to go on with, "
-    "and the answer: `amqp_broker/connection/steering.py`",
+    FrameKind.CONNECTION_MOVE: "what is known of a client's connection that another worker of the node is to go on "
+    "with, and the answer: `amqp_broker/connection/steering.py`",
     FrameKind.STREAM_READ: "what readers here, who have no copy of a stream, want of it: "
     "`amqp_broker/queue_types/stream/read_frames.py`",
     FrameKind.STREAM_READ_ANSWER: "chunks, an offset, or who of a group reads; in the same file",

@@ -21,6 +21,7 @@ STATISTICS = {
     "node": "the node that answers",
     "connections": "of clients of this node, open now",
     "channels": "of clients of this node, open now",
+    "connection_moves": "connections that came from other workers of the node ([scale.md](scale.md#who-goes-where))",
     "vhosts": "that this node knows: all of the cluster",
     "queues": "that this node knows: all of the cluster",
     "consumers": "of the queues that this node counts: its classic queues, and quorum queues",

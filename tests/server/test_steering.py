@@ -40,7 +40,7 @@ def places_of(url: str) -> dict[str, str]:
     """The workers that have connections, by the names of these."""
     with SystemClient(url) as client:
         rows = client.request("objects.page", kind="connections", columns=["user_provided_name", "node"])["rows"]
-        return {name: node for name, node in rows}
+        return dict(rows)
 
 
 def moves_of(url: str) -> int:
