@@ -61,6 +61,7 @@ cdef class Node:
     cdef public QuorumGroups groups
     cdef public Replication replication
     cdef public object remote_queues
+    cdef public object stream_reads
     cdef public object acquaintances
     cdef dict _links
     cdef public object leases

@@ -35,6 +35,7 @@ cdef class StreamQueue(LogQueue):
     cdef object _mender
     cdef dict _parked
     cdef object _distant
+    cdef bint _has_distant
     cdef dict _listeners
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1

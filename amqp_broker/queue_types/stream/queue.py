@@ -102,6 +102,7 @@ class StreamQueue(LogQueue):
         self._mender: Mender | None = None
         self._parked: dict[StreamReader, None] = {}
         self._distant: DistantStream | None = None
+        self._has_distant = False  # readers
         self._listeners: dict[Callable[[], None], None] = {}
 
     # -- its log -------------------------------------------------------------------------------------------------------
@@ -258,9 +259,11 @@ class StreamQueue(LogQueue):
         """What a reader goes over: this node's copy, or what has come of another node's."""
         if self.group.guest is not None:
             assert self._distant is not None  # nobody reads before it is set
+            self._has_distant = True
             return self._distant.reading(reader)
-        if self._distant is not None:
+        if self._has_distant and self._distant is not None:
             self._distant.forget(reader)
+            self._has_distant = self._distant.is_used
         return self.stream()
 
     def place_elsewhere(self, reader: StreamReader) -> None:

@@ -237,6 +237,7 @@ def test_who_waits_hears_now_and_then_that_there_is_nothing_and_asks_another(clu
     cluster.run(read_desk.HOLD_MS + 1000)
     later = {node: len(each) for node, each in cluster.nodes[guest].node.stream_reads._open.items() if each}
     assert list(asked.values()) == list(later.values()) == [1]
+    assert list(asked) != list(later)
     fill(cluster, BODIES[:3])
     assert all_of(cluster, reader, 3) == EXPECTED[:3]
 
