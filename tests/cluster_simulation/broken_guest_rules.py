@@ -6,10 +6,11 @@ import pytest
 
 from amqp_broker.queue_types.quorum.guest import Guest, Leaving
 from amqp_broker.queue_types.quorum.guest_frames import Answer, Found
-from amqp_broker.queue_types.stream.read_desk import ReadDesk
+from amqp_broker.queue_types.stream import distant_stream
 from amqp_broker.queue_types.stream.read_exchange import Asking, ReadExchange
-from amqp_broker.queue_types.stream.read_frames import Look, Question, Read, decode_question, encode_question
+from amqp_broker.queue_types.stream.read_frames import GroupSeen, Read
 from queues.quorum.effects import Confirmed
+from queues.stream.groups import ReaderGroup
 
 Patch = pytest.MonkeyPatch
 
@@ -50,14 +51,13 @@ def a_reader_goes_on_behind_what_a_member_was_asked(patch: Patch) -> None:
     patch.setattr(ReadExchange, "_say_again", said)
 
 
-def a_member_says_who_reads_as_far_as_it_knows(patch: Patch) -> None:
-    """Though the node that asks has heard more."""
-    receive = ReadDesk.receive
+def a_reader_at_a_guest_does_not_see_that_it_begins_anew(patch: Patch) -> None:
+    """It goes on where it was when it read last, whoever has read meanwhile."""
+    as_group = distant_stream._as_group
 
-    def received(self: ReadDesk, name: str, payload: bytes, now: int) -> None:
-        number, queue_id, asked = decode_question(payload)
-        if isinstance(asked, Look):
-            payload = encode_question(Question(number, queue_id, asked._replace(at=0)))
-        receive(self, name, payload, now)
+    def seen(group: GroupSeen, own_node: str) -> ReaderGroup:
+        found = as_group(group, own_node)
+        found.generation = 1
+        return found
 
-    patch.setattr(ReadDesk, "receive", received)
+    patch.setattr(distant_stream, "_as_group", seen)
