@@ -203,15 +203,15 @@ class _Sight:
 
 
 class DistantStream:
-    """Of one stream on a node that has no copy. first, next: as far as somebody has said. groups, shares: the same, of
-    those that readers look at."""
+    """Of one stream on a node that has no copy. first, next: as far as somebody has said. node: who has said that last,
+    "" for nobody. groups, shares: of those that readers look at."""
 
     def __init__(self, queue: StreamQueue, room: DistantRoom) -> None:
         self.queue = queue
         self.room = room
         self.first = 0
         self.next = 0
-        self._node = ""  # that has answered
+        self.node = ""
         self._silent = ""  # that had nothing for long
         self._readings: dict[StreamReader, DistantReading] = {}
         self._wanted: dict[int, tuple[Asking, dict[DistantReading, None]]] = {}
@@ -289,10 +289,10 @@ class DistantStream:
 
     def _ask(self, asked: Asked, then: Callable[[Told | None], None]) -> Asking:
         queue = self.queue
-        return self.room.exchange.ask(Asking(queue.group, queue.queue_id, asked, then, self._node, self._silent))
+        return self.room.exchange.ask(Asking(queue.group, queue.queue_id, asked, then, self.node, self._silent))
 
     def _has_told(self, told: Told) -> None:
-        self._node, self._silent = told.node, ""
+        self.node, self._silent = told.node, ""
         self.first = max(self.first, told.end.first)
         self.next = max(self.next, told.end.next)
 
@@ -312,7 +312,7 @@ class DistantStream:
                 return
             self._has_told(told)
             if not told.chunks:
-                self._node, self._silent = "", told.node  # it may have lost the others
+                self.node, self._silent = "", told.node  # it may have lost the others
             first = min(offset, told.chunks[0].first) if told.chunks else offset
             piece = Piece(first, told.end.offset, told.octets, told.chunks)
             for each in waiting:

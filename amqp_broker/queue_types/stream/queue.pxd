@@ -34,7 +34,7 @@ cdef class StreamQueue(LogQueue):
     cdef object _packing_room
     cdef object _mender
     cdef dict _parked
-    cdef object _distant
+    cdef readonly object distant
     cdef bint _has_distant
     cdef dict _listeners
 
