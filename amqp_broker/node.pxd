@@ -64,6 +64,7 @@ cdef class Node:
     cdef public object remote_queues
     cdef public object steering
     cdef dict _leaving
+    cdef public object stream_reads
     cdef public object acquaintances
     cdef dict _links
     cdef public object leases

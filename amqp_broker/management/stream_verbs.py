@@ -1,7 +1,8 @@
 """StreamVerbs: `stream.stat`, `stream.find`, `stream.trim`, `stream.seek` and `stream.forget`: a stream by its offsets,
 and its groups of readers, for operators and tools; and `stream.grow` and `stream.compact`.
 
-Every node has the stream, and answers from what it has applied. Of one that has partitions all are meant.
+Who has the stream answers from what it has applied, and who has not names those. Of one that has partitions all are
+meant.
 """
 
 from __future__ import annotations

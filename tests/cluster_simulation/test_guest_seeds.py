@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from tests.cluster_simulation import broken_guest_rules as rules
+from tests.cluster_simulation.bites import Rule, check_noticed
 from tests.cluster_simulation.test_cluster_seeds import failures_of
 
 SEEDS = 5
@@ -34,6 +36,17 @@ def test_leases_streams_and_queues_over_streams_are_used_at_guests(weather: str,
     assert not failures_of(weather, range(1, 3), 3, SECONDS, counts), _REPLAY.replace("guests", weather)
     for what in happens:
         assert counts[what] > 0, what
+
+
+@pytest.mark.parametrize(
+    ("rule", "seed"),
+    [
+        (rules.a_reader_goes_on_behind_what_a_member_was_asked, 3),
+        (rules.a_reader_at_a_guest_does_not_see_that_it_begins_anew, 1),
+    ],
+)
+def test_a_broken_rule_of_readers_at_guests_is_noticed(rule: Rule, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_noticed(rule, "streams-guests", seed, monkeypatch)
 
 
 @pytest.mark.long

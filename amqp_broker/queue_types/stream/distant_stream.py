@@ -24,13 +24,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import not_found
+from amqp_broker.queue_types.stream.read_exchange import Asking
 from amqp_broker.queue_types.stream.read_frames import GroupSeen, Look, Place, Read, ShareSeen
 from queues.stream.groups import Member, ReaderGroup
 from queues.stream.shares import Share
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
-    from amqp_broker.queue_types.stream.read_exchange import Asking, ReadExchange, Told
+    from amqp_broker.queue_types.stream.read_exchange import ReadExchange, Told
+    from amqp_broker.queue_types.stream.read_frames import Asked
     from amqp_broker.queue_types.stream.reader import LooksAt, StreamReader
     from queues.queue import Done
     from queues.stream.log import Stored
@@ -201,15 +203,16 @@ class _Sight:
 
 
 class DistantStream:
-    """Of one stream on a node that has no copy. first, next: as far as somebody has said. groups, shares: the same, of
-    those that readers look at."""
+    """Of one stream on a node that has no copy. first, next: as far as somebody has said. node: who has said that last,
+    "" for nobody. groups, shares: of those that readers look at."""
 
     def __init__(self, queue: StreamQueue, room: DistantRoom) -> None:
         self.queue = queue
         self.room = room
         self.first = 0
         self.next = 0
-        self._node = ""
+        self.node = ""
+        self._silent = ""  # that had nothing for long
         self._readings: dict[StreamReader, DistantReading] = {}
         self._wanted: dict[int, tuple[Asking, dict[DistantReading, None]]] = {}
         self.groups: dict[str, ReaderGroup] = {}
@@ -218,6 +221,11 @@ class DistantStream:
         self._placing: dict[StreamReader, tuple[Asking, Done]] = {}
 
     # -- readers -------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_used(self) -> bool:
+        """Whether somebody reads what has come, or waits for it."""
+        return bool(self._readings or self._sights or self._placing)
 
     def reading(self, reader: StreamReader) -> DistantReading | None:
         """What this reader has of it; None as long as it is not known what it looks at."""
@@ -271,9 +279,7 @@ class DistantStream:
         self._ask_for_place(start, placed)
 
     def _ask_for_place(self, start: Start, then: Callable[[Told | None], None]) -> Asking:
-        queue = self.queue
-        asked = Place(start, self._index)
-        return self.room.exchange.ask(queue.group, queue.queue_id, self._node, asked, then)
+        return self._ask(Place(start, self._index), then)
 
     @property
     def _index(self) -> int:
@@ -281,8 +287,12 @@ class DistantStream:
         guest = self.queue.group.guest
         return guest.index if guest is not None else 0
 
+    def _ask(self, asked: Asked, then: Callable[[Told | None], None]) -> Asking:
+        queue = self.queue
+        return self.room.exchange.ask(Asking(queue.group, queue.queue_id, asked, then, self.node, self._silent))
+
     def _has_told(self, told: Told) -> None:
-        self._node = told.node
+        self.node, self._silent = told.node, ""
         self.first = max(self.first, told.end.first)
         self.next = max(self.next, told.end.next)
 
@@ -293,7 +303,6 @@ class DistantStream:
         if offset in self._wanted:
             self._wanted[offset][1][reading] = None
             return
-        queue, room = self.queue, self.room
 
         def come(told: Told | None) -> None:
             _, waiting = self._wanted.pop(offset)
@@ -303,15 +312,13 @@ class DistantStream:
                 return
             self._has_told(told)
             if not told.chunks:
-                self._node = ""  # who has nothing may have lost the others
+                self.node, self._silent = "", told.node  # it may have lost the others
             first = min(offset, told.chunks[0].first) if told.chunks else offset
             piece = Piece(first, told.end.offset, told.octets, told.chunks)
             for each in waiting:
                 each.take(piece)
 
-        waiting = {reading: None}
-        asked = Read(offset, room.piece_bytes)
-        self._wanted[offset] = room.exchange.ask(queue.group, queue.queue_id, self._node, asked, come), waiting
+        self._wanted[offset] = self._ask(Read(offset, self.room.piece_bytes), come), {reading: None}
 
     def unwant(self, offset: int, reading: DistantReading) -> None:
         """It does not any more."""
@@ -341,13 +348,10 @@ class DistantStream:
         self._look(sight, reader.looks_at)
 
     def _look(self, sight: _Sight, looks_at: LooksAt) -> None:
-        exchange, queue = self.room.exchange, self.queue
         if sight.asking is not None:
-            exchange.close(sight.asking)
+            self.room.exchange.close(sight.asking)
         asked = Look(looks_at.is_share, looks_at.group, sight.digest, max(sight.index, sight.needed))
-        sight.asking = exchange.ask(
-            queue.group, queue.queue_id, self._node, asked, lambda told: self._has_seen(sight, looks_at, told)
-        )
+        sight.asking = self._ask(asked, lambda told: self._has_seen(sight, looks_at, told))
 
     def _has_seen(self, sight: _Sight, looks_at: LooksAt, told: Told | None) -> None:
         assert told is not None  # nobody refuses that for good

@@ -33,7 +33,8 @@ cdef class StreamQueue(LogQueue):
     cdef object _packing_room
     cdef object _mender
     cdef dict _parked
-    cdef object _distant
+    cdef readonly object distant
+    cdef bint _has_distant
     cdef dict _listeners
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1

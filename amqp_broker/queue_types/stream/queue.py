@@ -60,8 +60,9 @@ log = logging.getLogger("amqp_broker")
 class StreamQueue(LogQueue):
     """find_settings: makes what is in force out of the declaration and the policies of the day. counts: what consumers
     of this node were given, and acknowledged. addresses: of messages that were made, to be shared. followers: the
-    quorum queues over it, by name. compactor: of one that is compacted. _watching: those of the stream of which it is a
-    partition, and whoever else is served as a reader is."""
+    quorum queues over it, by name. compactor: of one that is compacted. distant: what readers here have of it while
+    this node has no copy. _watching: those of the stream of which it is a partition, and whoever else is served as a
+    reader is."""
 
     def __init__(
         self,
@@ -96,7 +97,8 @@ class StreamQueue(LogQueue):
         self._packing_room: RewritingRoom | None = None
         self._mender: Mender | None = None
         self._parked: dict[StreamReader, None] = {}
-        self._distant: DistantStream | None = None
+        self.distant: DistantStream | None = None
+        self._has_distant = False  # readers
         self._listeners: dict[Callable[[], None], None] = {}
 
     # -- its log -------------------------------------------------------------------------------------------------------
@@ -216,33 +218,35 @@ class StreamQueue(LogQueue):
 
     def read_elsewhere(self, distant: DistantStream) -> None:
         """What its readers have of it while this node has no copy."""
-        self._distant = distant
+        self.distant = distant
 
     def readable(self, reader: StreamReader) -> Stream | DistantReading | None:
         """What a reader goes over: this node's copy, or what has come of another node's."""
         if self.group.guest is not None:
-            assert self._distant is not None  # nobody reads before it is set
-            return self._distant.reading(reader)
-        if self._distant is not None:
-            self._distant.forget(reader)
+            assert self.distant is not None  # nobody reads before it is set
+            self._has_distant = True
+            return self.distant.reading(reader)
+        if self._has_distant and self.distant is not None:
+            self.distant.forget(reader)
+            self._has_distant = self.distant.is_used
         return self.stream()
 
     def place_elsewhere(self, reader: StreamReader) -> None:
         """Others are asked where a reader begins."""
-        assert self._distant is not None  # nobody reads before it is set
+        assert self.distant is not None  # nobody reads before it is set
 
         def placed(error: Exception | None) -> None:
             if error is not None and not reader.is_ended:
                 self.give_up(reader)
 
-        self._distant.place_reader(reader, placed)
+        self.distant.place_reader(reader, placed)
 
     def place(self, start: Start, then: Placed) -> None:
         """The offset that is meant by this, of all that is committed by now; None where there is no stream."""
 
         def is_current() -> None:
-            if self.group.guest is not None and self._distant is not None:
-                self._distant.place(start, then)
+            if self.group.guest is not None and self.distant is not None:
+                self.distant.place(start, then)
                 return
             stream = self.stream()
             then(min(place_of(start, stream, self._clock.now), stream.next) if stream is not None else None)
@@ -255,8 +259,8 @@ class StreamQueue(LogQueue):
 
     def look_again(self, reader: StreamReader, then: Callable[[], None]) -> None:
         """Call `then` when what the reader looks at is seen as this node's commands have left it."""
-        if self.group.guest is not None and self._distant is not None:
-            self._distant.look_again(reader, then)
+        if self.group.guest is not None and self.distant is not None:
+            self.distant.look_again(reader, then)
         else:
             then()
 
@@ -296,8 +300,8 @@ class StreamQueue(LogQueue):
         reader = self.consumers[consumer]
         if isinstance(reader, GroupReader):
             super()._join(consumer, then)
-        elif self.group.guest is not None and self._distant is not None:
-            self._distant.place_reader(reader, then)
+        elif self.group.guest is not None and self.distant is not None:
+            self.distant.place_reader(reader, then)
         else:
             then(None)
 
@@ -322,8 +326,8 @@ class StreamQueue(LogQueue):
 
     def _reader_has_left(self, reader: StreamReader) -> None:
         """See LogQueue. What others have sent for it, or are asked for, it does not need."""
-        if self._distant is not None:
-            self._distant.forget(reader)
+        if self.distant is not None:
+            self.distant.forget(reader)
         self._forget_readers()
 
     def _forget_readers(self) -> None:

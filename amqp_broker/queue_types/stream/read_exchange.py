@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.links.frame_kinds import FrameKind
@@ -71,16 +71,19 @@ Then = Callable[[Told | None], None]
 
 
 class Asking:
-    """A question that is open. node: who is asked, "" for nobody at the moment; the one that has answered last is asked
-    first. refused: who has, and whether for good."""
+    """A question about a stream. node: who is asked, "" for nobody at the moment; first_choice, last_choice: who is
+    asked before others, and only where nobody else can be. refused: who has, and whether for good."""
 
-    def __init__(self, group: QueueGroup, queue_id: int, node: str, asked: Asked, then: Then) -> None:
+    def __init__(
+        self, group: QueueGroup, queue_id: int, asked: Asked, then: Then, first_choice: str = "", last_choice: str = ""
+    ) -> None:
         self.group = group
         self.queue_id = queue_id
-        self.node = ""
-        self.first_choice = node
         self.asked = asked
         self.then = then
+        self.first_choice = first_choice
+        self.last_choice = last_choice
+        self.node = ""
         self.number = 0
         self.octets: list[bytes] = []
         self.refused: dict[str, bool] = {}
@@ -110,9 +113,8 @@ class ReadExchange:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def ask(self, group: QueueGroup, queue_id: int, node: str, asked: Asked, then: Then) -> Asking:
-        """Ask for something of a stream, this node first, if it can be asked."""
-        asking = Asking(group, queue_id, node, asked, then)
+    def ask(self, asking: Asking) -> Asking:
+        """It is asked from now on; its `then` hears later. Returns it."""
         self._say(asking)
         return asking
 
@@ -142,7 +144,7 @@ class ReadExchange:
     def _say(self, asking: Asking) -> None:
         """Ask whoever has not refused; a little later, if there is nobody."""
         now = self._clock.now
-        for node in self._choices(asking.group, asking.queue_id, asking.first_choice, asking.refused):
+        for node in self._choices(asking):
             number = asking.group.draw_number()
             if self._send(node, encode_question(Question(number, asking.queue_id, asking.asked))):
                 asking.node, asking.number = node, number
@@ -164,19 +166,21 @@ class ReadExchange:
 
     def nearest(self, group: QueueGroup, queue_id: int) -> str:
         """The member that is asked first about a stream, "" while there is a link to none."""
-        return next(iter(self._choices(group, queue_id)), "")
+        return next(iter(self._choices(Asking(group, queue_id, Stop(), _nobody_hears))), "")
 
-    def _choices(
-        self, group: QueueGroup, queue_id: int, first_choice: str = "", refused: Container[str] = ()
-    ) -> list[str]:
+    def _choices(self, asking: Asking) -> list[str]:
         """Who may be asked: the one of choice first, then those on the own host; else whoever the number of the stream
         falls on, so that not all read from one."""
-        addresses = self._addresses()
-        names = [name for name in group.wanted_members() if group.is_linked(name) and name not in refused]
+        group, addresses = asking.group, self._addresses()
+        names = [name for name in group.wanted_members() if group.is_linked(name) and name not in asking.refused]
         host = host_of(addresses.get(self._own_node, ""))
-        turn = queue_id % (len(names) or 1)
-        names = names[turn:] + names[:turn]
-        return sorted(names, key=lambda name: (name != first_choice, host_of(addresses.get(name, "")) != host))
+        turn = asking.queue_id % (len(names) or 1)
+
+        def rank(name: str) -> tuple[bool, bool, bool]:
+            is_far = host_of(addresses.get(name, "")) != host
+            return name == asking.last_choice, name != asking.first_choice, is_far
+
+        return sorted(names[turn:] + names[:turn], key=rank)
 
     def _be_patient(self, asking: Asking) -> None:
         if asking.timer is not None:
@@ -250,3 +254,7 @@ class ReadExchange:
             return
         self._end(asking)
         asking.then(Told(node, end, len(octets), chunks))
+
+
+def _nobody_hears(told: Told | None) -> None:
+    """Of what is not asked."""

@@ -124,7 +124,7 @@ def test_it_goes_on_when_the_member_that_is_asked_is_gone(cluster: NodeCluster) 
     fill(cluster, numbers(0, 20))
     guest = guest_of(cluster)
     reader = member(cluster, guest, 5)
-    asked = distant(cluster, guest)._node
+    asked = distant(cluster, guest).node
     found, tags = [], []
     for _ in range(40):
         came = got(reader)
@@ -164,7 +164,7 @@ def test_a_session_that_is_over_is_no_end_of_it(cluster: NodeCluster) -> None:
     reader = member(cluster, guest)
     assert bodies(reader) == numbers(0, 10)
     cluster.isolate(guest)
-    cluster.run(queue_of(cluster, guest).group._node_down_ms + 2000)
+    cluster.run(cluster.nodes[guest].node.config.node_down_ms + 2000)
     cluster.heal()
     cluster.run(4000)
     fill(cluster, [b"new"])
