@@ -12,13 +12,11 @@ from queues.quorum.arguments import group_size, leads_locally
 
 
 class GroupType(QueueType):
-    """title: what one is, in a sentence. rabbitmq_name, exclusiveness: RabbitMQ's words for the type, and for what is
-    exclusive."""
+    """title: what one is, in a sentence. rabbitmq_name: RabbitMQ's word for the type."""
 
     lives_in_groups = True
     title: ClassVar[str]
     rabbitmq_name: ClassVar[str]
-    exclusiveness: ClassVar[str]
 
     @classmethod
     def check(cls, declared: Declared) -> None:
@@ -27,7 +25,7 @@ class GroupType(QueueType):
             raise precondition_failed(f"Cannot declare a server-named queue for type {cls.rabbitmq_name}")
         found = {
             "auto-delete": declared.is_auto_delete,
-            cls.exclusiveness: declared.is_exclusive,
+            "exclusive-owner": declared.is_exclusive,
             "non-durable": not declared.is_durable,
         }
         for what, is_wrong in found.items():

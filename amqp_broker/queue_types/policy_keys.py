@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from queues.quorum.arguments import LEADER_LOCATORS
+
 #: What a value should be, None where it is that.
 Expects = Callable[[object], str | None]
 
@@ -86,7 +88,7 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
     "consumer-timeout": PolicyKey(at_least(1)),
     "queue-mode": PolicyKey(one_of("default", "lazy")),
     "queue-version": PolicyKey(one_of(1, 2)),
-    "queue-leader-locator": PolicyKey(one_of("client-local", "balanced", "random", "least-leaders")),
+    "queue-leader-locator": PolicyKey(one_of(*LEADER_LOCATORS)),
     "queue-master-locator": PolicyKey(one_of("client-local", "min-masters", "random")),
     "max-in-memory-length": PolicyKey(at_least(0), for_operators=True),
     "max-in-memory-bytes": PolicyKey(at_least(0), for_operators=True),

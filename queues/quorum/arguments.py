@@ -32,6 +32,10 @@ DELIVERY_LIMIT = 20
 DEDUPLICATION_WINDOW = 10_000
 MOST_MESSAGE_IDS = 1_000_000
 
+LEADER_LOCATOR = "x-queue-leader-locator"
+#: Where the leader of a queue group may be wanted when it is declared.
+LEADER_LOCATORS = ("client-local", "balanced", "random", "least-leaders")
+
 RETRY_TYPE, RETRY_MIN, RETRY_MAX = RETRY_ARGUMENTS
 RETRY_TYPES = {each.name.lower(): each for each in RetryType}
 
@@ -71,7 +75,7 @@ def parse_quorum_arguments(
             at_least_once = _strategy(value)
         elif key == "x-quorum-initial-group-size":
             read_integer(key, value, 1, None)
-        elif key == "x-queue-leader-locator":
+        elif key == LEADER_LOCATOR:
             read_string(key, value)
         elif key in ("x-max-in-memory-length", "x-max-in-memory-bytes"):
             read_integer(key, value, 0, None)
@@ -92,6 +96,14 @@ def parse_quorum_arguments(
 def _of_policy(policy: Mapping[str, object]) -> dict[str, object]:
     """What a policy says of messages that rest, as if arguments said it, which count before it."""
     return {key: policy[key[2:]] for key in RETRY_ARGUMENTS if key[2:] in policy}
+
+
+def check_locator(arguments: Mapping[str, object]) -> None:
+    """Whether a queue can be declared so. Raises ArgumentError. One that was declared when any text would do may have
+    another."""
+    text = read_string(LEADER_LOCATOR, arguments.get(LEADER_LOCATOR, LEADER_LOCATORS[0]))
+    if text not in LEADER_LOCATORS:
+        raise ArgumentError(LEADER_LOCATOR, f"'{text}' is not one of {', '.join(LEADER_LOCATORS)}")
 
 
 def check_retry(arguments: Mapping[str, object]) -> None:
@@ -122,7 +134,7 @@ def _retry(said: Mapping[str, object]) -> Retry | None:
 def leads_locally(arguments: Mapping[str, object], policy: Mapping[str, object] | None = None) -> bool:
     """Whether the queue's leader should be the node where it is declared (client-local, RabbitMQ's default), and not
     the one with the fewest queues (balanced, and the older names random and least-leaders)."""
-    said = arguments.get("x-queue-leader-locator", (policy or {}).get("queue-leader-locator"))
+    said = arguments.get(LEADER_LOCATOR, (policy or {}).get("queue-leader-locator"))
     return said is None or said == "client-local"
 
 

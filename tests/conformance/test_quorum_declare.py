@@ -21,7 +21,7 @@ Connect = Callable[..., Connection]
     [
         ({"durable": False}, "non-durable"),
         ({"durable": True, "auto_delete": True}, "auto-delete"),
-        ({"durable": True, "exclusive": True}, "exclusive-ownership"),
+        ({"durable": True, "exclusive": True}, "exclusive-owner"),
     ],
     ids=["transient", "auto-delete", "exclusive"],
 )
@@ -51,6 +51,7 @@ def test_the_broker_makes_no_name_for_it(channel: Channel) -> None:
         ("x-message-deduplication", -1),
         ("x-deduplication-ttl", 1000),
         ("x-consumer-timeout", 0),
+        ("x-queue-leader-locator", "nearest"),
         ("x-delivery-limit", -2),
         ("x-max-priority", 256),
         ("x-overflow", "explode"),

@@ -1,5 +1,5 @@
-"""Names that are too long for AMQP and text that UTF-8 cannot carry, at each endpoint there is: the client's fault, never
-the server's."""
+"""Names that are too long for AMQP and text that UTF-8 cannot carry, at each endpoint there is: the client's fault,
+never the server's."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from amqp_broker.queue_types.quorum.cursor_arguments import CURSOR_ARGUMENTS, pa
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from amqp_broker.queue_types.stream.queue import StreamQueue
 from queues.arguments import RETRY_ARGUMENTS, QueueArguments, read_fields, with_policy
-from queues.quorum.arguments import check_retry, parse_quorum_arguments
+from queues.quorum.arguments import check_locator, check_retry, parse_quorum_arguments
 from queues.quorum.settings import QuorumSettings
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ class QuorumType(GroupType):
     own_arguments = CURSOR_ARGUMENTS
     title = "a quorum queue"
     rabbitmq_name = "rabbit_quorum_queue"
-    exclusiveness = "exclusive-ownership"
     inspected_as = name
 
     @classmethod
     def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
         """See QueueType."""
+        check_locator(arguments)
         check_retry(arguments)
         if source_of(arguments) is not None:
             return parse_cursor_arguments(arguments, 0).arguments

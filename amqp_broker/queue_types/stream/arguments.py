@@ -13,6 +13,7 @@ from typing import Final
 from amqp_broker.protocol.fields import KIND_NAMES, Table, decode_table, encode_table, table_fields
 from amqp_broker.queue_types.queue_type import Definition, OwnWords
 from queues.arguments import OF_CLASSIC_QUEUES, ArgumentError, QueueArguments, WrongArgument
+from queues.quorum.arguments import LEADER_LOCATOR, LEADER_LOCATORS
 from queues.stream.keys import HEADER, MESSAGE_ID, ROUTING_KEY, is_key
 from queues.stream.settings import COMPRESSIONS, FILTER_BYTES, SEGMENT_BYTES, StreamSettings
 from queues.stream.shares import MOST_PARTITIONS
@@ -28,7 +29,6 @@ _MAX_AGE: Final = "x-max-age"
 _SEGMENT: Final = "x-stream-max-segment-size-bytes"
 _FILTER: Final = "x-stream-filter-size-bytes"
 _MEMBERS: Final = "x-initial-cluster-size"
-_LOCATOR: Final = "x-queue-leader-locator"
 PARTITIONS: Final = "x-stream-partitions"
 COMPACT: Final = "x-stream-compact"
 _KEY: Final = "x-stream-key"
@@ -36,10 +36,9 @@ _TOMBSTONES: Final = "x-stream-tombstone-age"
 _COMPRESSION: Final = "x-stream-compression"
 #: By which declarations are compared, besides what other types have too.
 OWN_ARGUMENTS: Final = (
-    _MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, _LOCATOR, PARTITIONS, COMPACT, _KEY, _TOMBSTONES, _COMPRESSION,
+    _MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, LEADER_LOCATOR, PARTITIONS, COMPACT, _KEY, _TOMBSTONES, _COMPRESSION,
 )  # fmt: skip
 
-_LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
 #: Arguments that other types of queues have.
 _OF_OTHER_TYPES: Final = (
     "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
@@ -180,7 +179,7 @@ def _members(arguments: Mapping[str, object], key: str) -> int:
 
 def _locator(arguments: Mapping[str, object], key: str) -> str:
     text = _text(arguments, key)
-    if text not in _LOCATORS:
+    if text not in LEADER_LOCATORS:
         raise ArgumentError(key, "invalid_queue_locator_arg")
     return text
 
@@ -247,7 +246,7 @@ _READERS: Final[Mapping[str, tuple[str | None, _Check]]] = {
     _TOMBSTONES: ("tombstone_age", _tombstones),
     _COMPRESSION: ("compression", _compression),
     _MEMBERS: (None, _members),
-    _LOCATOR: (None, _locator),
+    LEADER_LOCATOR: (None, _locator),
     PARTITIONS: (None, _partitions),
 }
 assert SEGMENT_BYTES <= MOST_SEGMENT_BYTES

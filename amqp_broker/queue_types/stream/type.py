@@ -48,7 +48,6 @@ class StreamType(GroupType):
     own_arguments = OWN_ARGUMENTS
     title = "a stream"
     rabbitmq_name = RABBITMQ_NAME
-    exclusiveness = "exclusive-owner"
     since = STREAMS
     inspected_as = name
 
