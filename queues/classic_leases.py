@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from queues.lease_source import Caller, Done, ReadyMessages, has_exclusive
 from queues.leases import LeaseGroup, open_lease
 from queues.message_log import RangeGone
 from queues.quorum.effects import Refusal
+
+if TYPE_CHECKING:
+    from queues.classic import ClassicQueue
 
 
 class ClassicLeases:
@@ -17,17 +20,16 @@ class ClassicLeases:
     step_messages = 65_536
     is_local = True
 
-    def __init__(self, queue: Any) -> None:
+    def __init__(self, queue: ClassicQueue) -> None:
         self._queue = queue
 
     def groups(self) -> dict[str, LeaseGroup]:
         """See LeaseSource."""
-        groups: dict[str, LeaseGroup] = self._queue.lease_groups
-        return groups
+        return self._queue.lease_groups
 
     def ready_count(self) -> int:
         """See LeaseSource."""
-        return int(self._queue.message_count())
+        return self._queue.message_count()
 
     def ready(self) -> ReadyMessages:
         """See LeaseSource."""

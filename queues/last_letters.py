@@ -19,8 +19,6 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import Any
-
 from queues.arguments import QueueArguments
 from queues.classic import ClassicQueue
 from queues.message import Entry
@@ -68,7 +66,7 @@ def forget_last_letters(store: MessageStore, queue_id: int) -> None:
 class LastLetters:
     """What a deleted queue has to remember. reasons: by sequence. segment: the journal segment that has LETTERS."""
 
-    def __init__(self, queue: Any, vhost: str, reasons: dict[int, Reason]) -> None:
+    def __init__(self, queue: ClassicQueue, vhost: str, reasons: dict[int, Reason]) -> None:
         self._queue = queue
         self._vhost = vhost
         self._reasons = reasons

@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from queues.message import Entry
 from queues.message_log import MessageLog
@@ -21,6 +21,9 @@ from queues.page import Page
 from queues.pager import Pager
 from queues.quorum.effects import Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
+
+if TYPE_CHECKING:
+    from queues.quorum.queue import QuorumQueue
 
 #: What one Claim takes at most: messages, and octets of packed messages.
 CLAIM_MESSAGES = 10_000
@@ -88,11 +91,11 @@ class Leases:
         self.parting = []
 
 
-def execute(queue: Any, command: LeaseCommand, clock: int) -> Refusal | None:
+def execute(queue: QuorumQueue, command: LeaseCommand, clock: int) -> Refusal | None:
     """Do what a command says to a QuorumQueue. Returns why it was refused."""
     if queue.lease_groups is None:
         queue.lease_groups = Leases()
-    leases: Leases = queue.lease_groups
+    leases = queue.lease_groups
     lease = leases.groups.get(command.name)
     if isinstance(command, OpenLease):
         if lease is None:
@@ -122,7 +125,7 @@ def execute(queue: Any, command: LeaseCommand, clock: int) -> Refusal | None:
     return None
 
 
-def claim(queue: Any, lease: QuorumLease, command: Claim, clock: int) -> None:
+def claim(queue: QuorumQueue, lease: QuorumLease, command: Claim, clock: int) -> None:
     """Messages that are ready become the group's."""
     pager = queue.pager
     most = min(command.messages, CLAIM_MESSAGES)
@@ -134,9 +137,9 @@ def claim(queue: Any, lease: QuorumLease, command: Claim, clock: int) -> None:
         lease.add(entry.message, entry.sequence, entry.expires_at, 0, entry.returns, entry.is_redelivered)
 
 
-def put_back(queue: Any) -> None:
+def put_back(queue: QuorumQueue) -> None:
     """Some of what is to go back to the queue does, the last first. Call `dispatch` afterwards."""
-    leases: Leases | None = queue.lease_groups
+    leases = queue.lease_groups
     if leases is None or not leases.parting:
         return
     most = RELEASE_MESSAGES
