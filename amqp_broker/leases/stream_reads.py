@@ -66,7 +66,8 @@ class StreamReads:
     """within_time: an answer that is `busy` when the time of a command is up."""
 
     def __init__(self, broker: Broker, within_time: Callable[[Answer, str], Answer]) -> None:
-        self._broker = broker
+        self._exchange = broker.read_exchange
+        self._group_of = broker.group_of
         self._background = broker.background
         self._timers = broker.timers
         self._clock = broker.clock
@@ -79,8 +80,7 @@ class StreamReads:
         """The node that has a stream, where this one has not; None where this one answers. Raises LeaseError."""
         if queue.stream_source() is None or not queue.elsewhere():
             return None
-        group, queue_id = self._broker.group_of(queue.queue_id), queue.queue_id
-        node = self._broker.read_exchange.nearest(group, queue_id)
+        node = self._exchange.nearest(self._group_of(queue.queue_id), queue.queue_id)
         if not node:
             text = f"queue '{queue.name}' has no copy on this node, and there is a link to none that has one"
             raise LeaseError(BUSY, f"{text}: {', '.join(queue.elsewhere())}")

@@ -474,8 +474,9 @@ class QueueGroup(CommandSink):
 
     def _tell_queues(self) -> None:
         """Those hear of it, in slices, that are read here: it is a member now, or is not any more."""
+        background = self.host.background
         if self._steps is None:
-            self.host.background.add(self._tell_some)
+            background.add(self._tell_some)
         self._steps = self._telling()
 
     def _telling(self) -> Iterator[None]:

@@ -98,6 +98,7 @@ class DistantReading:
     def __init__(self, distant: DistantStream, reader: StreamReader) -> None:
         self.log = self
         self._distant = distant
+        self._room = distant.room
         self._reader = reader
         self._here = self._ahead = self._behind = _NO_PIECE
         self._wanted = _NOTHING
@@ -136,7 +137,7 @@ class DistantReading:
                 return found
         if found is None:
             self._want(offset)
-        elif self._ahead is _NO_PIECE and self._distant.room.has_room:
+        elif self._ahead is _NO_PIECE and self._room.has_room:
             self._want(self._here.end)
         return found
 
@@ -153,7 +154,7 @@ class DistantReading:
             self._wanted = _NOTHING
 
     def _keep(self, here: Piece, ahead: Piece, behind: Piece) -> None:
-        room = self._distant.room
+        room = self._room
         room.used -= self._here.octets + self._ahead.octets + self._behind.octets
         self._here, self._ahead, self._behind = here, ahead, behind
         room.used += here.octets + ahead.octets + behind.octets
@@ -170,13 +171,12 @@ class DistantReading:
             self._keep(self._here, piece, self._behind)
         else:
             self._keep(piece, _NO_PIECE, _NO_PIECE)
-        if self._reader.consumer.is_waiting:
-            self._distant.queue.serve_later(self._reader)
+        self._distant.wake(self._reader)
 
     def fail(self) -> None:
         """What it waits for nobody has."""
         self._wanted = _NOTHING
-        self._distant.queue.give_up_unreadable(self._reader)
+        self._distant.give_up(self._reader)
 
     def end(self) -> None:
         """Its reader is gone, or reads from this node's own copy now."""
@@ -209,6 +209,8 @@ class DistantStream:
     def __init__(self, queue: StreamQueue, room: DistantRoom) -> None:
         self.queue = queue
         self.room = room
+        self._group = queue.group
+        self._exchange = room.exchange
         self.first = 0
         self.next = 0
         self.node = ""
@@ -248,9 +250,18 @@ class DistantStream:
         placing = self._placing.pop(reader, None)
         if placing is not None:
             asking, then = placing
-            self.room.exchange.close(asking)
+            self._exchange.close(asking)
             declaration = self.queue.declaration
             then(not_found("queue", self.queue.name, declaration.vhost))
+
+    def wake(self, reader: StreamReader) -> None:
+        """There may be something for it, if it waits."""
+        if reader.consumer.is_waiting:
+            self.queue.serve_later(reader)
+
+    def give_up(self, reader: StreamReader) -> None:
+        """What it waits for nobody has."""
+        self.queue.give_up_unreadable(reader)
 
     def place_reader(self, reader: StreamReader, then: Done) -> None:
         """Find where a plain reader begins; `then` hears when that is known, and if it never will be."""
@@ -263,8 +274,8 @@ class DistantStream:
                 reader.offset = told.end.offset
                 self._has_told(told)
             then(None if told is not None else self.queue.unreadable())
-            if told is not None and reader.consumer.is_waiting:
-                self.queue.serve_later(reader)
+            if told is not None:
+                self.wake(reader)
 
         self._placing[reader] = self._ask_for_place(reader.start, placed), then
 
@@ -284,12 +295,11 @@ class DistantStream:
     @property
     def _index(self) -> int:
         """Of the log, up to which this node has heard."""
-        guest = self.queue.group.guest
+        guest = self._group.guest
         return guest.index if guest is not None else 0
 
     def _ask(self, asked: Asked, then: Callable[[Told | None], None]) -> Asking:
-        queue = self.queue
-        return self.room.exchange.ask(Asking(queue.group, queue.queue_id, asked, then, self.node, self._silent))
+        return self._exchange.ask(Asking(self._group, self.queue.queue_id, asked, then, self.node, self._silent))
 
     def _has_told(self, told: Told) -> None:
         self.node, self._silent = told.node, ""
@@ -326,7 +336,7 @@ class DistantStream:
         waiting.pop(reading, None)
         if asking is not None and not waiting:
             del self._wanted[offset]
-            self.room.exchange.close(asking)
+            self._exchange.close(asking)
 
     # -- groups --------------------------------------------------------------------------------------------------------
 
@@ -349,7 +359,7 @@ class DistantStream:
 
     def _look(self, sight: _Sight, looks_at: LooksAt) -> None:
         if sight.asking is not None:
-            self.room.exchange.close(sight.asking)
+            self._exchange.close(sight.asking)
         asked = Look(looks_at.is_share, looks_at.group, sight.digest, max(sight.index, sight.needed))
         sight.asking = self._ask(asked, lambda told: self._has_seen(sight, looks_at, told))
 
@@ -357,7 +367,7 @@ class DistantStream:
         assert told is not None  # nobody refuses that for good
         assert told.seen is not None  # it is what was asked for
         self._has_told(told)
-        said, own_node, name = told.seen, self.queue.group.own_node, looks_at.group
+        said, own_node, name = told.seen, self._group.own_node, looks_at.group
         sight.index, sight.digest = said.at, said.digest
         self.groups.pop(name, None) if not said.is_share else self.shares.pop(name, None)
         if isinstance(said.seen, GroupSeen):
@@ -370,8 +380,7 @@ class DistantStream:
             for then in thens.values():
                 then()
             for reader in sight.readers:
-                if reader.consumer.is_waiting:
-                    self.queue.serve_later(reader)
+                self.wake(reader)
 
     def _look_away(self, reader: StreamReader, looks_at: LooksAt) -> None:
         sight = self._sights.get(looks_at)
@@ -383,7 +392,7 @@ class DistantStream:
             del self._sights[looks_at]
             (self.shares if looks_at.is_share else self.groups).pop(looks_at.group, None)
             if sight.asking is not None:
-                self.room.exchange.close(sight.asking)
+                self._exchange.close(sight.asking)
         if then is not None:
             then()
 
@@ -392,15 +401,16 @@ def _as_group(seen: GroupSeen, own_node: str) -> ReaderGroup:
     """With who reads, and the members of this node."""
     group = ReaderGroup(seen.position, seen.delivered, seen.generation)
     own = [Member(own_node, number) for number in seen.own]
-    group.members = [seen.reader, *[each for each in own if each != seen.reader]] if seen.reader is not None else own
+    group.members.extend([seen.reader] if seen.reader is not None else [])
+    group.members.extend([each for each in own if each != seen.reader])
     return group
 
 
 def _as_share(seen: ShareSeen, own_node: str) -> Share:
     """With the members of this node, and what they have."""
     share = Share()
-    share.members = [Member(own_node, number) for number in seen.own]
-    share.owners = [Member(own_node, number) if number else None for number in seen.owners]
+    share.members.extend([Member(own_node, number) for number in seen.own])
+    share.owners.extend([Member(own_node, number) if number else None for number in seen.owners])
     return share
 
 

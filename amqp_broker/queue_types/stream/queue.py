@@ -264,6 +264,11 @@ class StreamQueue(LogQueue):
         else:
             then()
 
+    @property
+    def applied(self) -> int:
+        """The index up to which this node has applied its log."""
+        return int(self._raft.last_applied)
+
     def tell_growth(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever something happens to it here, for who reads it at another node."""
         self._listeners[wake] = None

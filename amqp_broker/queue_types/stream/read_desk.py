@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from amqp_broker.octets.checksum import crc32
 from amqp_broker.queue_types.stream.page_exchange import where_of
@@ -164,7 +164,7 @@ class ReadDesk:
         group = self._groups.of(queue_id) if self._groups.all else None
         if group is None or group.guest is not None or group.raft.is_outside:
             raise _Refusal("it has no copy")
-        queue: Any = group.queues.get(queue_id)
+        queue = cast("StreamQueue | None", group.queues.get(queue_id))
         if queue is None:
             raise _Refusal(f"it has no stream of id {queue_id}")
         stream = group.machine.stream(queue_id)
@@ -176,7 +176,7 @@ class ReadDesk:
 
     def _place(self, name: str, number: int, queue_id: int, asked: Place) -> Steps:
         start, (queue, stream) = asked.start, self._find(queue_id)
-        is_behind = queue.group.raft.last_applied < asked.at
+        is_behind = queue.applied < asked.at
         is_beyond = stream is not None and start.kind is StartKind.OFFSET and start.value > stream.next
         if is_behind or is_beyond or stream is None:
             _, stream = yield from self._current(queue_id)
@@ -287,12 +287,12 @@ class ReadDesk:
 
     def _look(self, name: str, number: int, queue_id: int, asked: Look) -> Steps:
         queue, stream = self._find(queue_id)
-        if queue.group.raft.last_applied < asked.at:
+        if queue.applied < asked.at:
             queue, stream = yield from self._current(queue_id)
         hold = self.holds[name, number] = _Hold(self._timers, self._clock)
         try:
             while hold.goes_on:
-                found = _seen(stream, asked, name, queue.group.raft.last_applied)
+                found = _seen(stream, asked, name, queue.applied)
                 if found.digest != asked.known:
                     break
                 yield from hold.change(queue)
@@ -304,7 +304,7 @@ class ReadDesk:
             hold.end()
             del self.holds[name, number]
         if hold.is_wanted:
-            self._say(name, number, _seen(stream, asked, name, queue.group.raft.last_applied))
+            self._say(name, number, _seen(stream, asked, name, queue.applied))
 
 
 def _complete(pause: Completion[None], now: int) -> None:
