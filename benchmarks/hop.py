@@ -135,7 +135,15 @@ class Load:
     """The clients of one case, and what their messages cost."""
 
     def __init__(
-        self, nodes: list[ClusterNode], stack: ExitStack, case: str, kind: str, connections: int, count: int, size: int
+        self,
+        nodes: list[ClusterNode],
+        stack: ExitStack,
+        case: str,
+        kind: str,
+        connections: int,
+        count: int,
+        size: int,
+        queue_type: str = "classic",
     ) -> None:
         self._pids = [node.broker.process.pid for node in nodes]
         self._step = connections * count
@@ -144,7 +152,7 @@ class Load:
         scenario = Scenario(queue=QUEUE, durable=True, persistent=is_confirmed, size=size)
         with Link(links[0], "hop") as link:
             link.delete_queue(QUEUE)
-            link.declare_queue(QUEUE, True, {})
+            link.declare_queue(QUEUE, True, {"x-queue-type": queue_type})
             link.sync()
         publishing, consuming = CASES[case]
         taker = Link(links[consuming], "hop")
@@ -178,11 +186,19 @@ def two_nodes() -> Iterator[RunningCluster]:
 
 
 def measure(
-    cluster: RunningCluster, case: str, kind: str, connections: int, count: int, size: int, steps: int, runs: int
+    cluster: RunningCluster,
+    case: str,
+    kind: str,
+    connections: int,
+    count: int,
+    size: int,
+    steps: int,
+    runs: int,
+    queue_type: str = "classic",
 ) -> list[float]:
-    """The median costs of a message by node: the home, the other one."""
+    """The median costs of a message by node: the home first. steps: of a run, of `count` messages a producer each."""
     with ExitStack() as stack:
-        load = Load(cluster.nodes, stack, case, kind, connections, count, size)
+        load = Load(cluster.nodes, stack, case, kind, connections, count, size, queue_type)
         load.run(2)
         found = [load.run(steps) for _ in range(runs)]
     return [statistics.median(costs) for costs in zip(*found, strict=True)]

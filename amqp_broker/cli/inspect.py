@@ -1,5 +1,5 @@
 """`amqp-broker inspect DIR`: what a data folder holds, read without a running broker and without changing
-anything.
+anything. The folders of a node's workers are in that of the node, and are looked at with it.
 
 Exit status: 0 if the broker would start on it, 1 if it is damaged, 2 if it is no data folder of this version's.
 """
@@ -14,7 +14,9 @@ from pathlib import Path
 import click
 
 from amqp_broker.cli.queue_counts import AppCount, Counting, LeaseCount, QueueCount, UnchangedDisk
+from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.stored_groups import METADATA_GROUP, StoredGroup
+from amqp_broker.server.workers_file import folder_of, node_of_folder, read_workers
 from amqp_broker.settings.kinds import WORKER_MARK
 from queues.store import ENQUEUE, LEASE, LETTERS, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from raft.journal_records import (
@@ -27,7 +29,7 @@ from raft.journal_records import (
 )
 from raft.memory import Memory
 from storage.disk import LOCK_FILE
-from storage.errors import ForeignFolder
+from storage.errors import StorageError
 from storage.folder_format import check_format
 from storage.inspect import BadRecord, FolderReport, LogReport, inspect_folder
 from storage.page_store import PAGES_FOLDER
@@ -57,24 +59,47 @@ JOURNAL_ENTRIES = {
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def inspect(folder: Path, as_json: bool) -> int:
-    """Report on the data folder DIR: segments, queues, counts, bad records."""
+    """Report on the data folder DIR: segments, queues, counts, bad records; and on those of its workers."""
+    node = node_of_folder(folder)
+    try:
+        looks = [_look(node)]
+        metadata = looks[0].counting.metadata
+        looks += [_look(folder_of(node, number), number, metadata) for number in read_workers(node)]
+    except StorageError as error:
+        raise click.ClickException(str(error)) from error
+    if node != folder:
+        looks = [look for look in looks if look.folder == folder.absolute()]
+    damaged = any(_is_damaged(look.report, look.counting) or look.counting.problems for look in looks)
+    if as_json:
+        first, *others = [_as_json(look) for look in looks]
+        click.echo(json.dumps({**first, "workers": others} if others else first, indent=2))
+    else:
+        click.echo("\n\n".join("\n".join(_as_lines(look)) for look in looks))
+    return STATUS_DAMAGED if damaged else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """What one folder has."""
+
+    folder: Path
+    report: FolderReport
+    counting: Counting
+    queues: list[QueueCount]
+    is_in_use: bool
+
+
+def _look(folder: Path, worker: int = 0, metadata: Metadata | None = None) -> Look:
+    """worker, metadata: as of Counting. Raises ForeignFolder, ClickException."""
     disk = UnchangedDisk(folder)
-    counting = Counting(disk)
     try:
         if not check_format(disk, str(folder)):
             raise click.ClickException(f"{folder}: empty, no broker has written to it; name a broker's data folder")
+        counting = Counting(disk, worker, metadata)
         report = inspect_folder(disk, counting.take)
-        queues = counting.finish()
-    except ForeignFolder as error:
-        raise click.ClickException(str(error)) from error
+        return Look(folder, report, counting, counting.finish(), _is_in_use(folder))
     finally:
         disk.close()
-    is_in_use = _is_in_use(folder)
-    if as_json:
-        click.echo(json.dumps(_as_json(report, counting, queues, is_in_use), indent=2))
-    else:
-        click.echo("\n".join(_as_lines(folder, report, counting, queues, is_in_use)))
-    return STATUS_DAMAGED if _is_damaged(report, counting) or counting.problems else 0
 
 
 def _is_in_use(folder: Path) -> bool:
@@ -103,11 +128,10 @@ def _bad_records(report: FolderReport, counting: Counting) -> list[BadRecord]:
     ]
 
 
-def _as_json(
-    report: FolderReport, counting: Counting, queues: list[QueueCount], is_in_use: bool
-) -> dict[str, object]:
+def _as_json(look: Look) -> dict[str, object]:
+    report, counting, queues = look.report, look.counting, look.queues
     return {
-        "is_in_use": is_in_use,
+        "is_in_use": look.is_in_use,
         "is_damaged": _is_damaged(report, counting),
         "problems": counting.problems,
         "groups": [group._asdict() for group in counting.groups()],
@@ -118,14 +142,13 @@ def _as_json(
     }
 
 
-def _as_lines(
-    folder: Path, report: FolderReport, counting: Counting, queues: list[QueueCount], is_in_use: bool
-) -> list[str]:
-    lines = [f"{folder}: {json.dumps(report.format)}"]
-    if is_in_use:
+def _as_lines(look: Look) -> list[str]:
+    report, counting, queues = look.report, look.counting, look.queues
+    lines = [f"{look.folder}: {json.dumps(report.format)}"]
+    if look.is_in_use:
         lines.append("in use by a running broker: its newest records may look torn")
     lines += _journal_lines(report.journal)
-    lines += _group_lines(counting.groups())
+    lines += _group_lines([group for group in counting.groups() if group.voters or group.entries])
     lines += _memory_lines(counting.memory())
     pages = sum(queue.pages for queue in report.queues)
     octets = sum(queue.bytes for queue in report.queues)

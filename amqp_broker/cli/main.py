@@ -49,6 +49,7 @@ COMMANDS = {
     "queue": f"{_ADMIN}.queues:queue",
     "route": f"{_ADMIN}.route:route",
     "serve": "amqp_broker.cli.serve:serve",
+    "size": "amqp_broker.cli.size:size",
     "status": f"{_ADMIN}.status:status",
     "stream": f"{_ADMIN}.streams:stream",
     "tail": f"{_ADMIN}.taps:tail",

@@ -18,6 +18,7 @@ from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.queue_ids import delay_id
 from amqp_broker.metadata.stored_groups import METADATA_GROUP, StoredGroup, StoredGroups
 from amqp_broker.queue_types.register import QUEUE_TYPES, lives_in_groups
+from amqp_broker.settings.workers import node_of_worker, worker_name
 from exchanges.delayed import DelayedExchange
 from queues.leases import OPEN
 from queues.page import Page
@@ -120,9 +121,15 @@ class AppCount:
 
 
 class Counting:
-    """Fed with every entry of the journal by `take`, as `storage.inspect.inspect_folder` gives them."""
+    """Fed with every entry of the journal by `take`, as `storage.inspect.inspect_folder` gives them.
 
-    def __init__(self, disk: UnchangedDisk) -> None:
+    worker, metadata: of a worker's folder its number, and what worker 0's folder says of queues; other folders have
+    that themselves.
+    """
+
+    def __init__(self, disk: UnchangedDisk, worker: int = 0, metadata: Metadata | None = None) -> None:
+        self.metadata = metadata
+        self._worker = worker
         self.problems: list[str] = []
         self.leases: list[LeaseCount] = []
         self.apps: list[AppCount] = []
@@ -158,11 +165,14 @@ class Counting:
         """The queues in order of virtual host and name, their lease groups in `leases`, and `apps`. What cannot be
         named or counted is missing, and noted as a problem."""
         try:
-            metadata = self._groups.metadata()
+            metadata = self.metadata or self._groups.metadata()
         except (CorruptLog, ValueError) as error:
             self.problems.append(f"queues cannot be named or counted: {error}")
             return []
+        self.metadata = metadata
         places = _places(metadata)
+        if self._worker:
+            places = [place for place in places if place[4] == worker_name(node_of_worker(place[4]), self._worker)]
         counts, recovery = self._count_groups(), self._recovery
         try:
             notes = [decode_note(octets) for _, octets in recovery.notes.values()]

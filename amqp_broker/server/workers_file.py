@@ -22,6 +22,14 @@ def folder_of(data_dir: Path, number: int) -> Path:
     return data_dir / _FOLDER / str(number) if number else data_dir
 
 
+def node_of_folder(folder: Path) -> Path:
+    """The data folder of the node that a folder belongs to: its own, unless it is that of a worker."""
+    whole = folder.absolute()
+    node = whole.parent.parent
+    is_workers = whole.parent.name == _FOLDER and (node / WORKERS_FILE).exists()
+    return node if is_workers else folder
+
+
 def read_workers(data_dir: Path) -> list[int]:
     """The workers that have folders, besides worker 0. Raises StorageError for a file that cannot be read."""
     path = data_dir / WORKERS_FILE

@@ -230,3 +230,35 @@ def test_a_folder_of_somebody_else(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(tmp_path / "nowhere")]) == 2
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_folders_of_workers_are_looked_at_with_that_of_their_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = tmp_path / "node"
+    with amqp_broker.running(node, workers=2) as broker:
+        with Connection.open(broker.url) as connection, connection.channel() as channel:
+            channel.call(ConfirmSelect(False))
+            for number in range(8):
+                channel.call(QueueDeclare(0, f"q{number}", False, True, False, False, False, Table()))
+                channel.publish("", f"q{number}", b"x", PERSISTENT)
+        with SystemClient(broker.url) as client:
+            listed = client.request("objects.page", kind="queues", columns=["name", "node"])["rows"]
+        broker.stop()
+    homes = dict(listed)
+    assert len(set(homes.values())) == 2
+    assert main(["inspect", str(node), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (other,) = found["workers"]
+    here = {each["name"]: each["messages"] for each in found["queues"]}
+    there = {each["name"]: each["messages"] for each in other["queues"]}
+    assert here == {name: int("/" not in home) for name, home in homes.items()}
+    assert there == {name: 1 for name, home in homes.items() if "/" in home}
+
+    assert main(["inspect", str(node / "workers" / "1"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["queues"] == other["queues"]
+    (journal,) = (node / "workers" / "1" / "journal").glob("*.log")
+    flip(journal, 40)
+    assert main(["inspect", str(node)]) == 1
+    said = capsys.readouterr().out
+    assert said.index("whole: the broker can start on it") < said.index("damaged: restore a copy")
