@@ -42,7 +42,6 @@ from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol.fields import encode_table
 from amqp_broker.protocol.methods import BasicConsume
-from amqp_broker.queue_types.remote.queue import RemoteQueue
 from amqp_broker.settings.workers import are_beside
 from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
@@ -175,7 +174,7 @@ class Steering:
         if isinstance(method, BasicConsume):
             name = method.queue or channel.last_queue
             queue = channel.vhost.find_queue(name) if name else None
-            if isinstance(queue, RemoteQueue) and self.wish(connection, queue.home):
+            if queue is not None and queue.home and self.wish(connection, queue.home):
                 return True
         if connection.steered is not None:
             connection.steered.consumes()
