@@ -12,6 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import aio_pika
+import pika
 import trustme
 
 import amqp_broker
@@ -103,6 +104,25 @@ def test_nobody_moves_where_steering_is_off() -> None:
     with amqp_broker.running(workers=2, steering="off") as broker:
         asyncio.run(stay(broker.url))
         assert moves_of(broker.url) == 0
+
+
+def test_a_flood_without_confirms_keeps_its_order() -> None:
+    """What is under way when a connection moves: much, of all sizes, in all stages."""
+    with amqp_broker.running(workers=2) as broker:
+        homes = asyncio.run(declare(broker.url))
+        moved_before = moves_of(broker.url)
+        for name in homes:
+            with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+                channel = connection.channel()
+                for number in range(1500):
+                    channel.basic_publish("", name, b"%d " % number + bytes(number * 7919 % 9000))
+        assert moves_of(broker.url) > moved_before
+        for name in homes:
+            with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+                channel = connection.channel()
+                came = channel.consume(name, auto_ack=True, inactivity_timeout=60)
+                numbers = [int(body.split()[0]) for _, (_, _, body) in zip(range(1500), came, strict=False)]
+                assert numbers == list(range(1500))
 
 
 class Restless:
