@@ -6,6 +6,7 @@ The handshake is in handshake.py; the handlers of channels are in amqp_broker/ch
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING
 
 from amqp_broker.channel import audited, handlers
@@ -37,6 +38,8 @@ _HANDSHAKE_METHODS = (c.CONNECTION_START_OK, c.CONNECTION_SECURE_OK, c.CONNECTIO
 _AUDITED_CLASSES = (c.CLASS_EXCHANGE, c.CLASS_QUEUE)
 #: Octets of a frame besides its payload.
 _FRAME_BYTES = 8
+#: So many connections of a deleted user are closed in one slice.
+_CLOSED_AT_ONCE = 8
 _CHANNEL_OPEN = methods.ChannelOpen.index
 _CHANNEL_CLOSE = methods.ChannelClose.index
 _CHANNEL_CLOSE_OK = methods.ChannelCloseOk.index
@@ -230,11 +233,19 @@ class Control:
                 self.close(connection, ReplyCode.CONNECTION_FORCED, f"vhost '{name}' is deleted")
 
     def close_user(self, name: str) -> None:
-        """Close the open connections of a user who is deleted, and those where he is somebody else."""
+        """Close the open connections of a user who is deleted, and those where he is somebody else: a few now, the rest
+        in slices. Its permissions are gone already."""
         clients = self._clients
         acting = [each for users in clients.users.values() for each in users if each.session.acting == name]
-        for connection in [*clients.of_user(name), *acting]:
-            self.close(connection, ReplyCode.CONNECTION_FORCED, f"user '{name}' is deleted")
+        leaving = deque([*clients.of_user(name), *acting])
+
+        def close_some(now: int) -> bool:
+            for _ in range(min(_CLOSED_AT_ONCE, len(leaving))):
+                self.close(leaving.popleft(), ReplyCode.CONNECTION_FORCED, f"user '{name}' is deleted")
+            return bool(leaving)
+
+        if close_some(self._clock.now):
+            self._services.background.add(close_some)
 
     def on_client_close(self, connection: Connection) -> None:
         """connection.close from the client: everything is released, the answer is the last thing that is said. The
