@@ -36,7 +36,7 @@ def read_workers(data_dir: Path) -> list[int]:
     try:
         said = json.loads(path.read_bytes())
         version, workers = said["version"], [int(each) for each in said["workers"]]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # whoever opens the folder says what is wrong with it
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"it does not say which workers there are ({error}): restore it from a copy"

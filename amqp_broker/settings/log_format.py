@@ -27,7 +27,19 @@ def about(event: str, **fields: str | int) -> dict[str, dict[str, str | int]]:
 
 def formatter(log_format: str) -> logging.Formatter:
     """That of a setting `log_format`."""
-    return JsonLines() if log_format == JSON else logging.Formatter(_TEXT_FORM)
+    return JsonLines() if log_format == JSON else TextLines(_TEXT_FORM)
+
+
+class TextLines(logging.Formatter):
+    """Each record is one line, and the lines of its traceback: what clients call things begins no line of its own, and
+    says nothing to a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """What cannot be printed is written as Python writes it in a string."""
+        line = super().formatMessage(record)
+        if line.isprintable():
+            return line
+        return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
 
 
 class JsonLines(logging.Formatter):

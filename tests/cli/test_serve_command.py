@@ -88,7 +88,7 @@ def test_a_foreign_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_a_file_is_no_data_folder(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("x")
-    assert str(path) in refused("--listen", "127.0.0.1:0", "--data-dir", str(path))
+    assert f"{path}: a file, not a folder" in refused("--listen", "127.0.0.1:0", "--data-dir", str(path))
     assert path.read_text() == "x"
 
 
