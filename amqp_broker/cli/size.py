@@ -85,7 +85,7 @@ def settled(load: Load, hops: float | None) -> tuple[Load, Size]:
     """The load with its share of hops, and what it takes. Clients that are spread over N processes at random find their
     queue at another one N - 1 times of N, and hops make for more processes: so it is counted until it stays."""
     found = size_of(load)
-    if hops is not None or load.kind == "quorum":
+    if hops is not None or load.is_replicated:
         return load, found
     while True:
         load = replace(load, hops=1 - 1 / found.processes)
@@ -100,7 +100,7 @@ def lines(load: Load, found: Size) -> Iterator[str]:
     what = f"{load.messages:,.0f} messages/s of {load.size:,} octets, {_what(load)}"
     yield f"{what}: {found.cost_us:.2f} us of processor time a message"
     yield ""
-    if load.kind == "quorum":
+    if load.is_replicated:
         yield f"  nodes       {found.nodes:,} of one process, {load.busy:.0%} busy; {load.replicas} have a queue"
     else:
         yield f"  processes   {found.processes:,}, {load.busy:.0%} busy, a core each: workers of a node, or nodes"
@@ -120,6 +120,6 @@ def lines(load: Load, found: Size) -> Iterator[str]:
 
 
 def _what(load: Load) -> str:
-    if load.kind == "quorum":
+    if load.is_replicated:
         return f"quorum queues with {load.replicas} replicas"
     return "durable, confirmed and acknowledged" if load.is_durable else "transient"

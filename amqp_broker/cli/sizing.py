@@ -106,8 +106,14 @@ class Load:
         return self.producers * self.rate
 
     @property
+    def is_replicated(self) -> bool:
+        """Whether it goes through quorum queues."""
+        return self.replicas > 1
+
+    @property
     def kind(self) -> str:
-        if self.replicas > 1:
+        """As in Measured."""
+        if self.is_replicated:
             return "quorum"
         return "durable" if self.is_durable else "transient"
 
@@ -135,7 +141,7 @@ def cost_us(load: Load, source: Measured | None = None) -> float:
     places = known.costs[load.kind]
     home = places["home"].of(load.size, load.batch)
     away = sum(places[place].of(load.size, load.batch) - home for place in ("producers", "consumer") if place in places)
-    copies = load.replicas / known.replicas if load.kind == "quorum" else 1.0
+    copies = load.replicas / known.replicas if load.is_replicated else 1.0
     return (home + load.hops * max(0.0, away)) * copies
 
 
@@ -147,7 +153,7 @@ def size_of(load: Load, source: Measured | None = None) -> Size:
     messages = load.messages
     copies = messages * load.size * 8
     written = known.written[load.kind].of(load.size) if load.kind in known.written else 0.0
-    if load.kind == "quorum":
+    if load.is_replicated:
         written *= load.replicas / known.replicas
     return Size(
         cost_us=cost,

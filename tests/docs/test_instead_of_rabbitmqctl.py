@@ -13,7 +13,7 @@ from tests.docs.source_names import DOCS
 from tests.docs.test_generated_tables import check
 
 #: What nobody looks for who comes from rabbitmqctl.
-OTHERS = {"bench", "consumer", "drain", "management"}
+OTHERS = {"bench", "consumer", "drain", "management", "size"}
 
 
 def rows() -> list[tuple[str, str]]:

@@ -101,7 +101,7 @@ class LogQueue(Queue):
             reader.end(gives_back)
             self._reader_has_left(reader)
 
-    def _reader_has_left(self, reader: Any) -> None:  # each type of queue has readers of its own
+    def _reader_has_left(self, reader: object) -> None:
         """There is one fewer."""
 
     def _cancel_all(self) -> None:

@@ -329,10 +329,10 @@ class StreamQueue(LogQueue):
         self._watching.pop(reader, None)
         self._reader_has_left(reader)
 
-    def _reader_has_left(self, reader: StreamReader) -> None:
+    def _reader_has_left(self, reader: object) -> None:
         """See LogQueue. What others have sent for it, or are asked for, it does not need."""
         if self.distant is not None:
-            self.distant.forget(reader)
+            self.distant.forget(cast("StreamReader", reader))
         self._forget_readers()
 
     def _forget_readers(self) -> None:
