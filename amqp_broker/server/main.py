@@ -95,8 +95,8 @@ def serve(config: Config, read_again: Callable[[], Config]) -> int:
 
 def start_logging(config: Config) -> tuple[logging.Handler, RepeatedLines]:
     """What all loggers of the program say goes to standard error, and no line of it too often."""
-    # No line says where in the code it comes from, or out of which thread. To find out for the two lines of a connection
-    # takes a fifth of all that it costs to open and to close one.
+    # No line says where in the code it comes from, or out of which thread. To find that out for the two lines of a
+    # connection takes a fifth of all that it costs to open and to close one.
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
