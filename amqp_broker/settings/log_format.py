@@ -34,7 +34,7 @@ class TextLines(logging.Formatter):
     """Each record is one line, and the lines of its traceback: what clients call things begins no line of its own, and
     says nothing to a terminal."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the standard library's name)
         """What cannot be printed is written as Python writes it in a string."""
         line = super().formatMessage(record)
         if line.isprintable():

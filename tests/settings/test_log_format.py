@@ -8,7 +8,7 @@ import pytest
 
 from amqp_broker.settings.log_format import JSON, TEXT, formatter
 
-#: Ends of lines of several kinds, what begins an order to a terminal, half of a surrogate pair, text from right to left.
+#: Ends of lines of several kinds, an order to a terminal, half of a surrogate pair, text from right to left.
 FORGED = "evil\n2026-01-01 00:00:00,000 ERROR broker: all is lost\r\x1b[2J\x85\u2028\udcff\u202e"
 
 
