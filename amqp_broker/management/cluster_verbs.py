@@ -181,11 +181,16 @@ class ClusterVerbs:
             raise ValueError(f"node '{text}' is {error}") from None
         config, recorded = self._config, self._metadata.members()
         own = self._replication.own_node
-        if self._membership.own_address is None or own not in recorded:
+        if self._membership.own_address is None:
             raise ValueError(
                 f"node {own} has no address for other members: start it with cluster_listen and cluster_secret_file "
                 f"(and cluster, if it listens on all addresses)"
             )
+        if own not in recorded:
+            if recorded or self._replication.metadata_group.members != (own,):
+                raise ValueError(f"node {own} is no member yet, or not any more: ask one that `cluster status` shows")
+            # It has just started alone, and what it says of itself at its start is not applied yet.
+            self._replication.propose(commands.put_member(own, str(self._membership.own_address)))
         for other, known in recorded.items():
             if other != name and known == str(address):
                 raise ValueError(f"{address} is the address of {other} already")

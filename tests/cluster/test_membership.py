@@ -11,10 +11,11 @@ from amqp_broker.cluster.membership import CALM_MS, LOOK_MS
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.tenants import head_of
 from amqp_broker.management.request import Request
+from amqp_broker.settings.kinds import parse_members
 from raft.membership import TransferResult
 from tests.cluster.verbs import verbs_of
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import NodeDriver, declare
+from tests.node.node_driver import NodeDriver, declare, small_config
 
 N4 = "n4=127.0.0.1:7003"
 
@@ -522,6 +523,26 @@ def test_a_node_alone_that_nobody_can_reach_adds_nobody() -> None:
     driver = NodeDriver()
     with pytest.raises(ValueError, match="has no address for other members: start it with cluster_listen"):
         verbs_of(driver.node)["cluster.add"](Request({"node": N4}))
+
+
+class JustStarted(NodeDriver):
+    """Nothing that it says at its start is applied yet."""
+
+    def add_user(self) -> None:
+        pass
+
+
+def test_a_node_that_has_only_just_started_adds_others() -> None:
+    """Clients come as soon as it is ready, and what it says then of where it is takes a sync."""
+    alone = parse_members("n1=127.0.0.1:7000")
+    driver = JustStarted(
+        small_config(node_name="n1", cluster_listen=(alone[0].address,), cluster_secret_file="secret", cluster=alone)
+    )
+    assert recorded(driver) == {}
+    answer, _ = verbs_of(driver.node)["cluster.add"](Request({"node": N4}))
+    assert answer["members"] == ["n1=127.0.0.1:7000", N4]
+    driver.wait(LOOK_MS)
+    assert recorded(driver) == {"n1": "127.0.0.1:7000", "n4": "127.0.0.1:7003"}
 
 
 # -- leaders -----------------------------------------------------------------------------------------------------------

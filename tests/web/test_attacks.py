@@ -181,7 +181,7 @@ def test_a_regex_takes_no_longer_than_a_moment(pattern: str) -> None:
 
 
 def test_failed_logins_over_http_slow_amqp_down_too() -> None:
-    with amqp_broker.running(management=True) as broker:
+    with amqp_broker.running(management=True, login_backoff="1min", login_backoff_max="1min") as broker:
         http = Http(broker.management_url, "guest", "wrong")
         refused = [http("GET", "/whoami") for _ in range(12)]
         assert {each.status for each in refused} <= {401, 429}
