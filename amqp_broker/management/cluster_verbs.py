@@ -187,7 +187,7 @@ class ClusterVerbs:
                 f"(and cluster, if it listens on all addresses)"
             )
         if own not in recorded:
-            if recorded or self._replication.metadata_group.members != (own,):
+            if recorded or not self._replication.is_alone:
                 raise ValueError(f"node {own} is no member yet, or not any more: ask one that `cluster status` shows")
             # It has just started alone, and what it says of itself at its start is not applied yet.
             self._replication.propose(commands.put_member(own, str(self._membership.own_address)))
