@@ -19,6 +19,7 @@ SOURCE = Path(__file__).parent / "clients" / "rabbit_hole"
 pytestmark = pytest.mark.xdist_group("rabbit-hole")
 CHECKS = [
     "overview", "declared", "users", "vhosts", "policies", "parameters", "connections", "definitions", "health",
+    "declarative",
 ]  # fmt: skip
 BUILD_TIMEOUT_S = 600
 TIMEOUT_S = 60

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
+	"strings"
 
 	rabbithole "github.com/michaelklishin/rabbit-hole/v2"
 )
@@ -24,6 +26,7 @@ var checks = map[string]check{
 	"connections": connections,
 	"definitions": definitions,
 	"health":      health,
+	"declarative": declarative,
 }
 
 func main() {
@@ -196,4 +199,122 @@ func health(client *rabbithole.Client) {
 	}
 	port := got(client.HealthCheckPortListener(1))
 	expect(!port.Ok(), "nobody listens at port 1", port)
+}
+
+// What a tool does that makes a broker as a file says (Terraform's provider, with this client): what was put is read as it
+// was put, else the next plan is not empty; putting it again is no error; what is gone is a 404, else it is never made anew.
+func declarative(client *rabbithole.Client) {
+	const vhost, other = "made/1", "other"
+	done(client.PutVhost(vhost, rabbithole.VhostSettings{Description: "one", DefaultQueueType: "quorum"}))
+	found := got(client.GetVhost(vhost))
+	expect(found.Description == "one" && found.DefaultQueueType == "quorum" && !found.Tracing, "as it was put", found)
+	expect(len(got(client.GetVhostLimits(vhost))) == 0, "no limits", nil)
+	both := rabbithole.VhostLimitsValues{"max-connections": 7, "max-queues": 8}
+	done(client.PutVhostLimits(vhost, both))
+	same(got(client.GetVhostLimits(vhost))[0].Value, both)
+	done(client.DeleteVhostLimits(vhost, rabbithole.VhostLimits{"max-connections", "max-queues"}))
+
+	arguments := map[string]interface{}{
+		"x-max-length": 5.0, "x-overflow": "reject-publish", "x-dead-letter-exchange": "", "x-message-ttl": 60000.0,
+	}
+	for round := 0; round < 2; round++ {
+		done(client.DeclareQueue(vhost, "q@1", rabbithole.QueueSettings{Durable: true, Arguments: arguments}))
+	}
+	queue := got(client.GetQueue(vhost, "q@1"))
+	expect(queue.Durable && !bool(queue.AutoDelete) && queue.Vhost == vhost, "a queue as declared", queue)
+	for name, value := range arguments { // the type that the virtual host gives is among them, as with RabbitMQ
+		expect(queue.Arguments[name] == value, name, queue.Arguments)
+	}
+	settings := rabbithole.ExchangeSettings{
+		Type: "topic", Durable: true, Arguments: map[string]interface{}{"alternate-exchange": "amq.fanout"},
+	}
+	for round := 0; round < 2; round++ {
+		done(client.DeclareExchange(vhost, other, settings))
+	}
+	exchange := got(client.GetExchange(vhost, other))
+	expect(exchange.Type == "topic" && exchange.Durable && !exchange.AutoDelete, "an exchange as declared", exchange)
+	same(exchange.Arguments, settings.Arguments)
+	for _, key := range []string{"", "a.#", "a/b c%2F~", "\u00e4"} {
+		for _, kind := range []string{"queue", "exchange"} {
+			bound(client, vhost, key, kind, map[string]interface{}{})
+			bound(client, vhost, key, kind, map[string]interface{}{"x-match": "all", "n": 1.0, "deep": []interface{}{"a", true}})
+		}
+	}
+
+	tags := rabbithole.UserTags{"monitoring", "management"}
+	done(client.PutUser("maker", rabbithole.UserSettings{Password: "secret", Tags: tags}))
+	same(got(client.GetUser("maker")).Tags, tags)
+	for _, pattern := range []string{"^a", ""} {
+		wanted := rabbithole.Permissions{Configure: pattern, Write: ".*", Read: pattern}
+		done(client.UpdatePermissionsIn(vhost, "maker", wanted))
+		may := got(client.GetPermissionsIn(vhost, "maker"))
+		same(rabbithole.Permissions{Configure: may.Configure, Write: may.Write, Read: may.Read}, wanted)
+		topic := rabbithole.TopicPermissions{Exchange: "amq.topic", Write: pattern, Read: ".*"}
+		done(client.UpdateTopicPermissionsIn(vhost, "maker", topic))
+		expect(got(client.GetTopicPermissionsIn(vhost, "maker"))[0].Write == pattern, "topic permissions", pattern)
+	}
+	done(client.ClearPermissionsIn(vhost, "maker"))
+	gone(client.GetPermissionsIn(vhost, "maker"))
+
+	for _, priority := range []int{0, 3} {
+		definition := rabbithole.PolicyDefinition{"max-length": 10.0 + float64(priority), "overflow": "drop-head"}
+		policy := rabbithole.Policy{Vhost: vhost, Pattern: "^q", ApplyTo: "queues", Priority: priority, Definition: definition}
+		done(client.PutPolicy(vhost, "p", policy))
+		put := got(client.GetPolicy(vhost, "p"))
+		expect(put.Pattern == "^q" && put.ApplyTo == "queues" && put.Priority == priority, "a policy", put)
+		same(put.Definition, definition)
+		operator := rabbithole.OperatorPolicy{
+			Vhost: vhost, Pattern: "^q", ApplyTo: "queues", Priority: priority,
+			Definition: rabbithole.PolicyDefinition{"max-length": 10.0 + float64(priority)},
+		}
+		done(client.PutOperatorPolicy(vhost, "p", operator))
+		same(got(client.GetOperatorPolicy(vhost, "p")).Definition, operator.Definition)
+	}
+	done(client.DeletePolicy(vhost, "p"))
+	gone(client.GetPolicy(vhost, "p"))
+	done(client.DeleteOperatorPolicy(vhost, "p"))
+	gone(client.GetOperatorPolicy(vhost, "p"))
+
+	done(client.DeleteQueue(vhost, "q@1"))
+	gone(client.GetQueue(vhost, "q@1"))
+	done(client.DeleteExchange(vhost, other))
+	gone(client.GetExchange(vhost, other))
+	done(client.DeleteUser("maker"))
+	gone(client.GetUser("maker"))
+	done(client.DeleteVhost(vhost))
+	gone(client.GetVhost(vhost))
+}
+
+// A binding is known by the key that its making answers, which is that in the lists, and by which it is deleted.
+func bound(client *rabbithole.Client, vhost, key, kind string, arguments map[string]interface{}) {
+	destination := map[string]string{"queue": "q@1", "exchange": "amq.topic"}[kind]
+	wanted := rabbithole.BindingInfo{
+		Source: "other", Destination: destination, DestinationType: kind, RoutingKey: key, Arguments: arguments,
+	}
+	list := func() []rabbithole.BindingInfo {
+		if kind == "queue" {
+			return got(client.ListQueueBindingsBetween(vhost, "other", destination))
+		}
+		return got(client.ListExchangeBindingsBetween(vhost, "other", destination))
+	}
+	answer := got(client.DeclareBinding(vhost, wanted))
+	expect(answer.StatusCode == 201, "a binding is made", answer.Status)
+	place := strings.Split(answer.Header.Get("Location"), "/")
+	propertiesKey := got(url.PathUnescape(place[len(place)-1]))
+	found := list()
+	expect(len(found) == 1, "one binding", found)
+	expect(found[0].PropertiesKey == propertiesKey, "its key is "+propertiesKey, found)
+	expect(found[0].RoutingKey == key && found[0].Vhost == vhost, "as it was put", found)
+	same(found[0].Arguments, arguments)
+	done(client.DeleteBinding(vhost, found[0]))
+	expect(len(list()) == 0, "none", list())
+}
+
+func same(found, wanted any) {
+	expect(reflect.DeepEqual(found, wanted), fmt.Sprintf("%+v wanted, found", wanted), found)
+}
+
+func gone[T any](found T, err error) {
+	answer, isAnswer := err.(rabbithole.ErrorResponse)
+	expect(isAnswer && answer.StatusCode == 404, "a 404", fmt.Sprint(found, err))
 }
