@@ -12,7 +12,7 @@ from amqp_broker.cli.size import size
 from amqp_broker.cli.sizing import Cost, Load, Measured, Written, cost_us, measured, size_of
 
 #: How far a point may be from the model, as a share of it: what such machines differ by from one run to the next.
-SPREAD = 0.5
+SPREAD = 0.4
 
 
 def call(*arguments: str) -> Result:
