@@ -63,6 +63,7 @@ cdef class Node:
     cdef public Replication replication
     cdef public object remote_queues
     cdef public object steering
+    cdef public object rehoming
     cdef dict _leaving
     cdef public object stream_reads
     cdef public object acquaintances

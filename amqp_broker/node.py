@@ -61,6 +61,7 @@ from amqp_broker.queue_types.quorum.groups import QuorumGroups
 from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
 from amqp_broker.queue_types.stream.page_exchange import PageExchange
 from amqp_broker.queue_types.stream.read_exchange import ReadExchange
+from amqp_broker.rehoming.rehoming import Rehoming
 from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
@@ -230,6 +231,10 @@ class Node:
         self.clients = Clients(config.max_connections)
         self.alarms: Alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
         self.pauses = Pauses(self.background, self.alarms.tell)
+        self.rehoming = Rehoming(
+            self.broker, self.replication, self.remote_queues, self.tenants, lambda: self.is_ready,
+            lambda: self.facts.is_drained, lambda: bool(self.alarms.is_on), self.pauses,
+        )  # fmt: skip
         self.answers = PendingAnswers(self.pauses, self.clock, config.command_timeout_ms)
         self.turn_share = TurnShare(self.pauses, config.max_turn_copies)
         self._resting = self.turn_share.resting
@@ -247,7 +252,7 @@ class Node:
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,
-            self.answers.begin, counts, self.tenants, self.audit, self.remote_queues.home,
+            self.answers.begin, counts, self.tenants, self.audit, self.remote_queues.home, self.rehoming,
         )  # fmt: skip
         self._serve_clients(handshake, random_bytes)
         self._steer(handshake, random_bytes)
@@ -264,7 +269,7 @@ class Node:
             self.clock, self.timers, self.background, self.store, pager, self.broker.metadata, self.broker.declarations,
             self.publisher, self.broker.reply_consumers, self._dead_letters, self.assemblies, self.confirming,
             self.answers, self.pauses, self.turn_share, random_bytes, self.broker.propose, self.replication.settling,
-            self.audit,
+            self.audit, self.broker.held,
         )  # fmt: skip
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting

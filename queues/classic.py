@@ -612,6 +612,35 @@ class ClassicQueue(QueueRules):
             consumer.on_queue_gone()
         return self.dispatcher.first() is not None
 
+    def part_with_all(self) -> list[object]:
+        """See Queue."""
+        self.is_deleted = True
+        consumers = list(self.dispatcher.consumers)
+        for consumer in consumers:
+            self.remove_consumer(consumer)
+        return [each for each in consumers if each.goes_along()]
+
+    def take_over(self, entry: Entry, is_placed: bool) -> None:
+        """A message that the queue had at another home, behind those that were taken over before; is_placed: among
+        them, where its sequence says."""
+        segment = 0
+        if self.is_durable and entry.message.is_persistent:
+            segment = self.store.segment(self)
+            self.store.append_message(
+                entry.message, self.queue_id, entry.sequence, entry.expires_at, entry.returns
+            )
+        entry.rely_on(segment)
+        if entry.expires_at:
+            self.may_expire = True
+        if is_placed:
+            self.ready.place(entry)
+        else:
+            self.ready.push_entry(entry)
+
+    def go_on_from(self, sequence: int) -> None:
+        """What is published next has this number at least."""
+        self.next_sequence = max(self.next_sequence, sequence)
+
     def restore(self, recovered: RecoveredQueue, now: int) -> None:
         """Take over what was found on disk. Called once, on an empty queue."""
         self.next_sequence = max(self.next_sequence, recovered.next_sequence)

@@ -50,6 +50,11 @@ class Consumer:
         """What to deliver of a message that came back: itself, unless the consumer has something to add."""
         return delivery.message
 
+    def goes_along(self) -> bool:
+        """The queue lives elsewhere from now on, and the consumer stands in it no more. Whether it is to be attached
+        there by this node."""
+        return True
+
     def on_queue_gone(self) -> None:
         """The queue was deleted: the consumer is cancelled by the broker."""
         raise NotImplementedError

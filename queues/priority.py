@@ -26,6 +26,16 @@ class PriorityReady(Ready):
         self.count += 1
         self.message_bytes += message.body_size
 
+    def push_entry(self, entry: Entry) -> None:
+        self._level_of(entry.message).push_entry(entry)
+        self.count += 1
+        self.message_bytes += entry.message.body_size
+
+    def place(self, entry: Entry) -> None:
+        self._level_of(entry.message).place(entry)
+        self.count += 1
+        self.message_bytes += entry.message.body_size
+
     def _highest(self) -> Ready | None:
         for level in reversed(self.levels):
             if level.count:

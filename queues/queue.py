@@ -316,6 +316,13 @@ class Queue:
         """The receipt is to wait until what was settled in this turn is where it goes. has_refused: messages were
         refused or put back."""
 
+    # -- it moves ------------------------------------------------------------------------------------------------------
+
+    def part_with_all(self) -> list[object]:
+        """Another queue takes its place, which has all that it holds: nobody stands in it any more, and what comes back
+        is of nobody. Returns the consumers of this node that go along."""
+        return []
+
     # -- the whole queue -----------------------------------------------------------------------------------------------
 
     def clear(self, then: Tallied) -> None:

@@ -168,6 +168,42 @@ class Ready:
         self.count += 1
         self.message_bytes += message.body_size
 
+    def push_entry(self, entry: Entry) -> None:
+        """The same for one that was elsewhere before: how often it came back stays known."""
+        pager, message = self.pager, entry.message
+        if (
+            self.pages is None
+            and pager.used < pager.tight_bytes
+            and self.head_size < pager.head_bytes
+            and self.count < pager.head_messages
+        ):
+            if self.head is _NOTHING:
+                self.head = deque()
+            self.head.append(entry)
+            self.head_size += message.size
+            pager.used += message.size
+        else:
+            if self.pages is None:
+                self.pages = deque()
+                self.tail = PageBuilder()
+            tail = self.tail
+            before = tail.buffer.length
+            tail.add(
+                message, entry.sequence, entry.expires_at, entry.journal_segment, entry.returns, entry.is_redelivered
+            )
+            pager.used += tail.buffer.length - before
+            if tail.buffer.length >= pager.page_bytes:
+                self._seal()
+        self.count += 1
+        self.message_bytes += message.body_size
+
+    def place(self, entry: Entry) -> None:
+        """One that was elsewhere before, at the place among the others that its sequence says."""
+        if self.tail is not None and self.tail.count:
+            self._seal()  # its messages may stand on both sides
+        self.pager.used += entry.message.size
+        self.put_back([entry])
+
     def _seal(self) -> None:
         """The open page becomes one of the pages."""
         page = self.tail.seal()
@@ -292,11 +328,7 @@ class Ready:
 
     def insert(self, message: Message, sequence: int, expires_at: int) -> None:
         """A new message, at the place among the others that its sequence says. The journal does not have it."""
-        if self.tail is not None and self.tail.count:
-            self._seal()  # its messages may stand on both sides
-        entry = make_entry(message, sequence, expires_at, 0)
-        self.pager.used += message.size
-        self.put_back([entry])
+        self.place(make_entry(message, sequence, expires_at, 0))
 
     def adopt(self, items: Iterable[Entry | Page]) -> None:
         """At a restart: what was found on disk, in order of sequence; no entry relies on a stored page any more."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from amqp_broker.routing.reply_to import ReplyConsumers
     from amqp_broker.turn.clock import TurnClock
     from amqp_broker.vhosts.declarations import Declarations
+    from amqp_broker.vhosts.held_queues import HeldQueues
     from queues.background import Background
     from queues.pager import Pager
     from queues.store import MessageStore
@@ -51,3 +52,4 @@ class ChannelServices:
     propose: Callable[[Command, Callable[[object], None]], Proposal]
     settling: Callable[[], Proposal | None]
     audit: AuditLog
+    held: HeldQueues

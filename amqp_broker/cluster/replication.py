@@ -217,6 +217,11 @@ class Replication:
         return list(self._raft_groups.values())
 
     @property
+    def session(self) -> int:
+        """Of this node's stream of commands to the metadata."""
+        return self.stream.session
+
+    @property
     def last_applied(self) -> int:
         """Up to where the metadata are applied."""
         return self.metadata_group.last_applied

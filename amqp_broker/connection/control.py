@@ -54,6 +54,8 @@ class Control:
         self._services = services
         self._pauses = services.pauses
         self._declarations = services.declarations
+        self._held = services.held
+        self._held_writes = services.held.writes
         self._handshake = handshake
         self._turn_share = services.turn_share
         self._clock = services.clock
@@ -148,6 +150,9 @@ class Control:
         connection: OpenConnection = channel.connection
         if connection.steered is not None and self._steering is not None and self._steering.goes_first(channel, method):
             connection.position -= len(payload) + _FRAME_BYTES  # it is handled when that is decided
+            return
+        if self._held_writes and self._held.holds_back(channel, method):
+            connection.position -= len(payload) + _FRAME_BYTES  # it is handled when the queue can be used again
             return
         if handler is None:
             if method.index == _CHANNEL_OPEN:

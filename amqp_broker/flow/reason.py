@@ -15,7 +15,8 @@ class Reason(IntFlag):
     OUTPUT = 16  # it does not read its replies: nothing more is read, what is there is handled
     REPLIES = 32  # what this turn has to say to it is too long: nothing is handled until it has read
     MOVE = 64  # another worker is about to go on with it
+    HELD = 128  # the queue that its next method names is about to live elsewhere
 
 
 #: For these no frame is handled either.
-HANDLING = int(Reason.ANSWER | Reason.LOGIN | Reason.SHARE | Reason.GATE | Reason.REPLIES | Reason.MOVE)
+HANDLING = int(Reason.ANSWER | Reason.LOGIN | Reason.SHARE | Reason.GATE | Reason.REPLIES | Reason.MOVE | Reason.HELD)

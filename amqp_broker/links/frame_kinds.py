@@ -33,6 +33,7 @@ class FrameKind(IntEnum):
     CONNECTION_MOVE = 19
     STREAM_READ = 20
     STREAM_READ_ANSWER = 21
+    QUEUE_MOVE = 22
 
 
 #: The level (levels.py) with which a kind came, for those that not all versions know.
@@ -46,4 +47,5 @@ SINCE: Mapping[FrameKind, int] = {
     FrameKind.CONNECTION_MOVE: 2,
     FrameKind.STREAM_READ: 2,
     FrameKind.STREAM_READ_ANSWER: 2,
+    FrameKind.QUEUE_MOVE: 2,
 }

@@ -34,6 +34,8 @@ DELAYED_RETRY: Final = 2
 SOME_MEMBERS: Final = 2
 #: The first in which the metadata know virtual hosts that are protected from deletion.
 DELETION_PROTECTION: Final = 2
+#: The first in which the home of a classic queue changes (rehoming/).
+REHOMING: Final = 2
 #: The version of the folder's format (storage/folder_format.py), by level.
 FOLDER_FORMATS: Final = {1: 5, 2: 6}
 

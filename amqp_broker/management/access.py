@@ -64,7 +64,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
 LOOKING: Final = frozenset({
     "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
     "definitions.export", "cluster.status", "audit.page", "node.guard",
-    "definitions.diff", "policy.preview", "stream.stat", "stream.find",
+    "definitions.diff", "policy.preview", "stream.stat", "stream.find", "queue.homes",
 })  # fmt: skip
 #: Verbs whose steps may wait for what clients do: they look, however much there is. Those that act do not wait.
 PATIENT: Final = LOOKING | {"queue.peek", "quorum.view", "route.test"}

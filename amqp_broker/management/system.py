@@ -33,6 +33,7 @@ from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.policy_verbs import PolicyVerbs
 from amqp_broker.management.quorum_view import QuorumView
 from amqp_broker.management.refused import BAD_REQUEST, Refused
+from amqp_broker.management.rehome_verb import RehomeVerb
 from amqp_broker.management.request import Request
 from amqp_broker.management.route_test import RouteTest
 from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.queue_types.remote.home import Home
+    from amqp_broker.rehoming.rehoming import Rehoming
     from amqp_broker.vhosts.broker import Broker
     from queues.queue import Queue
 
@@ -89,6 +91,7 @@ class System:
         tenants: Tenants,
         audit: AuditLog,
         home: Home,
+        rehoming: Rehoming,
     ) -> None:
         self._broker = broker
         self._clock = broker.clock
@@ -125,6 +128,7 @@ class System:
             **QuorumView(broker, groups, replication, membership, peers).verbs,
             **ClusterVerbs(broker, replication, membership, transfers, groups).verbs,
             **GroupVerbs(broker.metadata, replication, membership, groups).verbs,
+            **RehomeVerb(rehoming).verbs,
         }
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:

@@ -172,6 +172,14 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
         "partition_ids": _NUMBERS,
         "partition_arguments_raw": _RAW,
     },
+    "queue.rehome": {
+        "vhost": _TEXT,
+        "name": _TEXT,
+        "queue_id": _ID,
+        "new_queue_id": _ID,
+        "home": _TEXT,
+        "session": _ID,
+    },
     "queue_id.reserve": {"next_queue_id": _ID},
     "app.put": {"vhost": _TEXT, "app": _TEXT, "home": _TEXT, "user": _TEXT},
     "app.delete": {"vhost": _TEXT, "app": _TEXT, "home": _TEXT},
@@ -379,6 +387,13 @@ def declare_queue(
 def delete_queue(vhost: str, name: str, queue_id: int, partition_ids: Sequence[int] = ()) -> Command:
     """Deletes the queue of that name if it still is the one with that id, and these partitions of it."""
     return _command("queue.delete", vhost, name, queue_id, list(partition_ids))
+
+
+def rehome_queue(vhost: str, name: str, queue_id: int, new_queue_id: int, home: str, session: int) -> Command:
+    """The queue of that name, if it still is the one with that id, lives at another home from now on, and has the id
+    under which that has its messages: one that was reserved. session: of the stream of commands of the new home, which
+    has them since that began; if it has begun another one, nothing changes. Of level `REHOMING`."""
+    return _command("queue.rehome", vhost, name, queue_id, new_queue_id, home, session)
 
 
 def partition_stream(

@@ -5,7 +5,8 @@ One entry is one batch of a node's ordered stream of commands: JSON with the fie
 
 Invariants:
 1. Of each session commands are applied in the order of their numbers, each once; what comes again is skipped, and so
-   is what comes behind a gap, or from a session that a newer one of the same node has replaced.
+   is what comes behind a gap, or from a session that a newer one of the same node has replaced. One that relies on what
+   another node has had since its session began changes nothing once that has begun a newer one.
 2. The state after an entry follows from the state before it and the entry.
 3. Whoever listens hears of every command that was applied, in order, or (an install) that everything may differ.
 """
@@ -154,8 +155,13 @@ class MetadataMachine:
             if number > last:
                 last = number
                 self._sessions[batch.origin] = (session, last)
-                changed = self.metadata.apply(command)
+                changed = not self._comes_too_late(command) and self.metadata.apply(command)
                 self._listener.applied(index, batch.origin, session, number, command, changed)
+
+    def _comes_too_late(self, command: Command) -> bool:
+        """A queue is to live where its messages were brought to, and that node has started again since: it has dropped
+        what it did not know to be its own."""
+        return command["op"] == "queue.rehome" and bool(self.session_of(command["home"]) != command["session"])
 
     def checkpoint(self) -> list[bytes]:
         """Lines of JSON: the commands that make the metadata, and the sessions."""

@@ -50,6 +50,10 @@ from exchanges.bindings import EXCHANGE, QUEUE
 _SLICE = 64
 
 
+def _id_of(queue: QueueRecord) -> int:
+    return queue.queue_id
+
+
 class Metadata(GroupMembers, Access, AppRecords, Partitions):
     """The machine. Commands go in through `apply`; everything else looks and changes nothing."""
 
@@ -60,6 +64,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         self._queues_by_id: dict[int, QueueRecord] = {}
         self._queue_lines: dict[int, bytes] = {}
         self._queue_ids: SortedKeys[int] = SortedKeys()
+        self._are_sorted = True  # the two dictionaries, by id
         self._homes: dict[str, int] = {}  # so many queues live there
         self._next_queue_id = 1
         self._members: dict[str, str] = {}
@@ -86,6 +91,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
             "queue.declare": self.declare_queue,
             "queue.delete": self._delete_queue,
             **self.partition_handlers(),
+            "queue.rehome": self._rehome_queue,
             "queue_id.reserve": self._reserve_queue_ids,
             **self.app_handlers(),
             "binding.add": self._add_binding,
@@ -118,6 +124,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
 
     def queue_lines(self) -> list[bytes]:
         """See `snapshot_lines`; in the order of `all_queues`."""
+        self._sort()
         return list(self._queue_lines.values())
 
     def binding_lines(self, vhost: str) -> list[bytes]:
@@ -343,6 +350,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
 
     def all_queues(self) -> list[QueueRecord]:
         """Those of all virtual hosts, in the order of their ids."""
+        self._sort()
         return list(self._queues_by_id.values())
 
     def queues_after(self, queue_id: int, most: int) -> list[QueueRecord]:
@@ -350,6 +358,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         return [self._queues_by_id[each] for each in self._queue_ids.after(queue_id, most)]
 
     def queues(self, vhost: str) -> list[QueueRecord]:
+        self._sort()
         state = self._vhosts.get(vhost)
         return list(state.queues.values()) if state else []
 
@@ -469,6 +478,29 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
             self._forget_queue_id(one.queue_id)
             state.bindings.remove_destination(QUEUE, one.name)
         return True
+
+    def _rehome_queue(self, command: Command) -> bool:
+        queue, queue_id = self.queue(command["vhost"], command["name"]), command["new_queue_id"]
+        if queue is None or queue.queue_id != command["queue_id"] or not self.may_be_home(command["home"]):
+            return False
+        if queue_id >= self._next_queue_id or queue_id in self._queues_by_id:
+            return False
+        # Others may have been declared since it was reserved: listings are by id, and so is what a snapshot says.
+        self._are_sorted = self._are_sorted and not self._queue_ids.after(queue_id, 1)
+        self._forget_queue_id(queue.queue_id)
+        del self._vhosts[queue.vhost].queues[queue.name]
+        self.replace_queue(queue._replace(queue_id=queue_id, home=command["home"]))
+        return True
+
+    def _sort(self) -> None:
+        """Queues are in the order of their ids."""
+        if not self._are_sorted:
+            self._are_sorted = True
+            ids = sorted(self._queues_by_id)
+            self._queues_by_id = {queue_id: self._queues_by_id[queue_id] for queue_id in ids}
+            self._queue_lines = {queue_id: self._queue_lines[queue_id] for queue_id in ids}
+            for state in self._vhosts.values():
+                state.queues = {queue.name: queue for queue in sorted(state.queues.values(), key=_id_of)}
 
     def _reserve_queue_ids(self, command: Command) -> bool:
         if command["next_queue_id"] <= self._next_queue_id:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.read_exchange import ReadExchange
     from amqp_broker.settings.config import Config
     from queues.background import Background
+    from queues.classic import ClassicQueue
     from queues.letters import Post
     from queues.queue import Queue
     from queues.recovery import Recovery
@@ -77,13 +78,15 @@ class LeaseWatch(Protocol):
 
 
 class TypeHost(Protocol):
-    """What a node gives to its queue types. recovery: what its journal has; empty once all queues are there."""
+    """What a node gives to its queue types. recovery: what its journal has; empty once all queues are there. staged:
+    queues that were brought here before the metadata have them here, by the ids that these will give them."""
 
     config: Config
     store: MessageStore
     timers: Timers
     background: Background
     recovery: Recovery
+    staged: dict[int, ClassicQueue]
     lease_expiry: LeaseWatch
     page_exchange: PageExchange
     read_exchange: ReadExchange
@@ -136,7 +139,7 @@ class QueueType:
     policies can set; one that sets something else does not apply. own_arguments: by which a declaration is compared,
     besides those of declaration.py. lives_in_groups: its queues are in the logs of the groups of all nodes; otherwise
     each lives on one node, its home. since: the level of the cluster (links/levels.py) from which on they can be
-    declared. inspected_as: what `amqp-broker inspect` calls its queues.
+    declared. may_move: one can come to live at another home. inspected_as: what `amqp-broker inspect` calls its queues.
     """
 
     name: ClassVar[str]
@@ -145,6 +148,7 @@ class QueueType:
     own_arguments: ClassVar[tuple[str, ...]] = ()
     lives_in_groups: ClassVar[bool] = False
     since: ClassVar[int] = FIRST
+    may_move: ClassVar[bool] = False
     inspected_as: ClassVar[str]
 
     def __init__(self, host: TypeHost) -> None:
@@ -199,6 +203,18 @@ class QueueType:
 
     def restore(self, queue: Queue, now: int) -> None:
         """The queue is in its virtual host: it gets what recovery has found of it."""
+
+    def leaving(self, queue: Queue) -> ClassicQueue | None:
+        """The queue, if it lives here and may come to live elsewhere. Of types that `may_move`, as the next two."""
+        return None
+
+    def rest(self, queue: Queue) -> None:
+        """It does not expire while it moves: `policies_changed` ends that."""
+
+    def stage(self, declaration: QueueDeclaration, queue_id: int) -> ClassicQueue:
+        """Make a queue that is in no virtual host, and delivers and gives up nothing, until the metadata have it here:
+        then `create` finds it among those that are staged."""
+        raise NotImplementedError
 
     def policies_changed(self, queue: Queue, now: int) -> None:
         """A policy of its virtual host was changed."""

@@ -23,6 +23,7 @@ from amqp_broker.metadata.stream import Proposal
 from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.held_queue import HeldQueue, real_of
 from amqp_broker.queue_types.queue_type import Definition, LeaseWatch, QueueType
 from amqp_broker.queue_types.register import DEFAULT_TYPE, make_types, type_named
 from amqp_broker.resources.page_check import PageCheck, page_checks
@@ -38,10 +39,12 @@ from amqp_broker.settings.workers import node_of_worker, worker_name
 from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.task import Steps, Task
 from amqp_broker.vhosts.declarations import Declarations
+from amqp_broker.vhosts.held_queues import HeldQueues
 from amqp_broker.vhosts.policies import effective_policies
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import create_exchange
 from queues.background import Background
+from queues.classic import ClassicQueue
 from queues.queue import Queue
 from queues.recovery import Recovery
 from queues.store import MessageStore
@@ -145,6 +148,10 @@ class Broker:
         self.owners: dict[tuple[str, str], Owner] = {}
         self.hashing = Hashing()
         self.declarations = Declarations(self)
+        self.held = HeldQueues(journal, background, clock)
+        #: Queues that are being brought here, by the ids that they will have (rehoming/).
+        self.staged: dict[int, ClassicQueue] = {}
+        self.follow: Callable[[object, Queue], None]
         # What `join` and `serve` bring: they are built on this object.
         self._raft: RaftHost
         self.replication: Replication
@@ -167,6 +174,10 @@ class Broker:
     def serve(self, homes: RemoteQueues, apps: StagedApps, lease_expiry: LeaseWatch) -> None:
         """The queues of other nodes, and what is leased of its own. Before `start`."""
         self.remote_queues, self.apps, self.lease_expiry = homes, apps, lease_expiry
+
+    def follow_with(self, follow: Callable[[object, Queue], None]) -> None:
+        """What has a consumer of this node go on with a queue that has taken the place of its own."""
+        self.follow = follow
 
     def has(self, vhost: VHost) -> bool:
         """Whether a virtual host is there still, and not another one of its name."""
@@ -385,7 +396,7 @@ class Broker:
         vhost = self.vhosts.pop(name)
         self.vhost_names.discard(name)
         for queue in vhost.queues.values():
-            self._type_of(queue).vhost_deleted(queue)
+            self._type_of(queue).vhost_deleted(real_of(queue))
         for delayed in vhost.delayed.values():
             delayed.delete()
         self.apps.forget_vhost(name)
@@ -554,6 +565,9 @@ class Broker:
     def forget_queue(self, vhost: VHost, queue: Queue) -> int:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
+        if isinstance(queue, HeldQueue):
+            self.held.release(queue, None)
+            queue = queue.real
         vhost.queues.pop(queue.name, None)
         vhost.queue_changed(queue.name)
         self.queue_count -= 1

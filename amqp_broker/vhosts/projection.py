@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from amqp_broker.metadata.commands import Command, decode_arguments
 from amqp_broker.metadata.partitions import partition_name
 from amqp_broker.protocol.fields import decode_table
+from amqp_broker.queue_types.held_queue import HeldQueue
 from amqp_broker.queue_types.register import UnsupportedQueueType
 from amqp_broker.turn.task import Task
+from amqp_broker.vhosts.rehomed import take_place
 from exchanges.bindings import EXCHANGE, Destination
 from queues.arguments import ArgumentError, WrongArgument
 
@@ -136,6 +138,10 @@ class Projection:
                 queue_record = self._metadata.queue(vhost.name, name)
                 if queue_record is not None:
                     broker.add_recorded_queue(vhost, queue_record)
+        elif verb == "rehome":
+            moved = self._metadata.queue(vhost.name, command["name"])
+            if moved is not None:
+                take_place(broker, vhost, moved, command["queue_id"])
         elif subject == "exchange":
             self._clean_up(vhost, broker.forget_exchange(vhost, command["name"]), is_own)
         else:
@@ -175,7 +181,11 @@ class Projection:
         for vhost in list(self._vhosts.values()):
             for queue in list(vhost.queues.values()):
                 record = self._metadata.queue(vhost.name, queue.name)
-                if broker.is_recorded(queue) and (record is None or record.queue_id != queue.queue_id):
+                if not broker.is_recorded(queue) or (record is not None and record.queue_id == queue.queue_id):
+                    continue
+                if record is not None and isinstance(queue, HeldQueue):
+                    take_place(broker, vhost, record, queue.queue_id)  # it was about to move, and has
+                else:
                     broker.forget_recorded_queue(vhost, queue.name, queue.queue_id)
             for entry in vhost.router.entries():
                 if entry.durable and self._metadata.exchange(vhost.name, entry.name) is None:

@@ -25,7 +25,8 @@ class Refusal(IntEnum):
     ID_USED = 4
     """The consumer's number is not above the earlier ones."""
     UNKNOWN = 5
-    """Never out of the log: the link or the session was lost before an answer came. It may have been done."""
+    """Never out of a log: the link or the session was lost before an answer came. It may have been done. Of a home: it
+    is the queue's no more, or about to be."""
     FENCED = 6
     """The lease group has another owner now."""
     LEASE_GONE = 7

@@ -49,6 +49,8 @@ KINDS = {
     FrameKind.STREAM_READ: "what readers here, who have no copy of a stream, want of it: "
     "`amqp_broker/queue_types/stream/read_frames.py`",
     FrameKind.STREAM_READ_ANSWER: "chunks, an offset, or who of a group reads; in the same file",
+    FrameKind.QUEUE_MOVE: "what nodes say to each other while the home of a classic queue changes: "
+    "`amqp_broker/rehoming/frames.py`",
 }
 
 

@@ -19,7 +19,8 @@ from tests.house.test_imports import ROOT, imports_of, is_module, modules
 ROOMS = (
     "octets", "exchanges", "storage", "raft", "queues",
     "protocol", "settings", "errors", "version", "turn", "messages", "metadata", "auth", "audit", "links", "cluster",
-    "queue_types", "routing", "flow", "resources", "vhosts", "channel", "connection", "leases", "management", "node",
+    "queue_types", "routing", "flow", "resources", "vhosts", "channel", "connection", "leases", "rehoming",
+    "management", "node",
     "server", "client", "moving", "system_client", "web", "plain", "testing", "pytest_plugin", "__init__",
     "bench", "spark_connector",
     "pyspark_amqp", "cli", "__main__",

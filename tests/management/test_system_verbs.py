@@ -138,6 +138,8 @@ VERBS: dict[str, dict[str, Any]] = {
     "queues.grow": {"node": "n2", "vhost": "/", "queue": "q"},
     "queues.shrink": {"node": "n2", "vhost": "/", "queue": "q"},
     "queues.rebalance": {},
+    "queue.rehome": {"vhost": "/", "name": "q", "home": "n2"},
+    "queue.homes": {},
     "whoami": {"as_user": USER},
     "queue.peek": {"vhost": "/", "name": "q", "from": 0, "limit": 2, "filter": "exchange=x", "state": "ready"},
     "health": {},

@@ -38,6 +38,7 @@ EXAMPLES: list[Command] = [
     commands.declare_queue("v", "q", 7, arguments_raw=b"\x00\xff"),
     commands.delete_queue("v", "q", 7),
     commands.partition_stream("v", "s", 3, "stream", b"", 0, [4, 5], b""),
+    commands.rehome_queue("v", "q", 7, 8, "n1/1", 5),
     commands.reserve_queue_ids(9),
     commands.put_app("v", "a", "n1", "u"),
     commands.delete_app("v", "a", "n1"),

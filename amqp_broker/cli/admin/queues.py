@@ -11,6 +11,7 @@ from amqp_broker.cli.admin.asking import add_url_options, asking, say, speaking,
 from amqp_broker.cli.admin.cells import duration
 from amqp_broker.cli.admin.json_text import arguments_option, read_arguments
 from amqp_broker.cli.admin.listing import list_command
+from amqp_broker.cli.admin.queue_homes import rehome_command, spread_classic
 from amqp_broker.cli.admin.queue_messages import move_command, peek_command, replay_command
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
@@ -25,7 +26,7 @@ def queue() -> None:
 
 
 queue.add_command(list_command("queues"), "list")
-for _command in (peek_command, move_command, replay_command):
+for _command in (peek_command, move_command, replay_command, rehome_command):
     queue.add_command(_command)
 
 
@@ -99,10 +100,21 @@ def shrink_command(node: str, name: str, vhost: str | None, url: str) -> None:
 
 
 @queue.command("rebalance")
+@click.option("--classic", is_flag=True, help="Classic queues, over nodes or workers. [the members of groups]")
+@click.option("--dry-run", is_flag=True, help="With --classic: say which would move, and move none.")
 @add_url_options
-def rebalance_command(url: str) -> None:
-    """Spread the members of groups that are on some of the nodes evenly over all nodes."""
-    _change_members("queues.rebalance", url)
+def rebalance_command(classic: bool, dry_run: bool, url: str) -> None:
+    """Spread the members of groups that are on some of the nodes evenly over all nodes.
+
+    With --classic durable classic queues are spread, by what they hold, and no more of them move than that takes. Those
+    at a worker that is to be emptied all move.
+    """
+    if classic:
+        spread_classic(url, dry_run)
+    elif dry_run:
+        raise click.UsageError("--dry-run goes with --classic")
+    else:
+        _change_members("queues.rebalance", url)
 
 
 def _change_members(verb: str, url: str, **fields: str) -> None:

@@ -16,6 +16,7 @@ from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.fields import encode_timestamp
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.protocol.properties import read_property
+from amqp_broker.queue_types.held_queue import real_of
 from amqp_broker.queue_types.register import type_of
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import Steps
@@ -238,7 +239,7 @@ class Queues(VhostThings[Queue, Seen]):
         return queue.declaration.owner is not None
 
     def _state(self, queue: Queue) -> str:
-        if queue.home and not cast("RemoteQueue", queue).link.is_connected:
+        if queue.home and not cast("RemoteQueue", real_of(queue)).link.is_connected:
             return "down"
         return "running"
 

@@ -38,6 +38,7 @@ class ClassicType(QueueType):
         "queue-leader-locator", "queue-master-locator", "max-in-memory-length", "max-in-memory-bytes", "ha-mode",
         "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
     )  # fmt: skip
+    may_move = True
     inspected_as = "queue"
 
     def __init__(self, host: TypeHost) -> None:
@@ -61,9 +62,29 @@ class ClassicType(QueueType):
             remote = RemoteQueue(declaration.name, queue_id, declaration.is_durable, self._host.link_to(home))
             remote.settings = settings
             return remote
-        queue = self._make(declaration, queue_id, settings)
+        queue = self._host.staged.pop(queue_id, None)
+        if queue is None:
+            queue = self._make(declaration, queue_id, settings)
+        else:
+            queue.apply_settings(settings)
+            queue.end_return(now)
         queue.last_used = now
         self._unused.watch(queue)
+        return queue
+
+    def leaving(self, queue: Queue) -> ClassicQueue | None:
+        """See QueueType."""
+        return queue if isinstance(queue, ClassicQueue) else None
+
+    def rest(self, queue: Queue) -> None:
+        """See QueueType."""
+        if isinstance(queue, ClassicQueue):
+            self._unused.forget(queue)
+
+    def stage(self, declaration: QueueDeclaration, queue_id: int) -> ClassicQueue:
+        """See QueueType."""
+        queue = self._make(declaration, queue_id, self._settings(declaration, parse_arguments(declaration.arguments)))
+        queue.begin_return([[]])
         return queue
 
     def _make(self, declaration: QueueDeclaration, queue_id: int, settings: QueueArguments) -> ClassicQueue:

@@ -263,6 +263,17 @@ class QueueProxy(Queue):
     def _refusal(self, refusal: Refusal | None) -> AmqpException | None:
         return None if refusal is None else self.refused(refusal)
 
+    def part_with_all(self) -> list[object]:
+        """See Queue."""
+        self.is_deleted = True
+        consumers, self.consumers = self.consumers, {}
+        sink = self.sink
+        for delivery_owner in consumers.values():
+            sink.delivery_owners.pop(delivery_owner.number, None)
+            delivery_owner.is_ended = True
+            delivery_owner.forget()
+        return list(consumers)
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def delete(self) -> int:

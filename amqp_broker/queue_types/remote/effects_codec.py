@@ -349,7 +349,7 @@ def _get_confirmed(reader: Reader, session: int) -> Confirmed:
 
 def _refusal(reader: Reader) -> Refusal:
     value = reader.u8()
-    if not Refusal.FULL <= value <= Refusal.LEASE_GONE or value == Refusal.UNKNOWN:
+    if not Refusal.FULL <= value <= Refusal.LEASE_GONE:
         raise reader.fail(f"refusal {value} is not known")
     return Refusal(value)
 

@@ -21,6 +21,8 @@ cdef class Home:
     cdef AddressBook _addresses
     cdef dict _queues
     cdef list _queues_known_at
+    cdef dict _held
+    cdef public dict withheld
     cdef bint _is_blocked
     cdef bint _is_started
     cdef list _early

@@ -23,6 +23,7 @@ from amqp_broker.queue_types.remote.home_session import HomeSession, RemoteConsu
 from queues.classic import ClassicQueue
 from queues.page import AddressBook
 from queues.quorum.batch_reader import BatchReader
+from queues.quorum.effects import Refusal
 from queues.quorum.reader import Malformed
 from raft.errors import PeerProtocolError
 
@@ -60,7 +61,7 @@ class HomeVHost(Protocol):
 class Home:
     """vhosts: those of the node, by name. remove_queue deletes one of this node's queues, for good. send: its effects
     to another node. sessions: of the nodes that use queues here. touched: those with
-    something to send."""
+    something to send. withheld: ids of queues that have left, or are about to."""
 
     def __init__(
         self,
@@ -86,6 +87,8 @@ class Home:
         self._addresses = AddressBook()
         self._queues: dict[int, ClassicQueue] = {}
         self._queues_known_at: list[tuple[str, int]] = []
+        self._held: dict[int, ClassicQueue] = {}
+        self.withheld: dict[int, None] = {}
         self._is_blocked = False
         self._is_started = False
         self._early: list[tuple[str, bytes]] = []
@@ -199,6 +202,9 @@ class Home:
 
     def _look_for(self, queue_id: int) -> ClassicQueue | None:
         vhosts = self._vhosts
+        held = self._held.get(queue_id)
+        if held is not None:
+            return held
         known_at = [(name, vhost.generation) for name, vhost in vhosts.items()]
         if known_at == self._queues_known_at:
             return None
@@ -210,6 +216,25 @@ class Home:
             if isinstance(queue, ClassicQueue)
         }
         return self._queues.get(queue_id)
+
+    def hold(self, queue: ClassicQueue) -> None:
+        """It is about to leave, and another stands for it in its virtual host: what comes for it is for it still."""
+        self._held[queue.queue_id] = queue
+
+    def withhold(self, queue: ClassicQueue) -> None:
+        """Its messages are being brought elsewhere: nothing comes to it any more."""
+        self._held.pop(queue.queue_id, None)
+        self._queues.pop(queue.queue_id, None)
+        self.withheld[queue.queue_id] = None
+
+    def give_back(self, queue: ClassicQueue) -> None:
+        """It stays."""
+        self._held.pop(queue.queue_id, None)
+        self.withheld.pop(queue.queue_id, None)
+
+    def why_missing(self, queue_id: int) -> Refusal:
+        """Why there is no such queue here: who publishes to one that has left is to try again."""
+        return Refusal.UNKNOWN if queue_id in self.withheld else Refusal.NO_QUEUE
 
     def vhost_of(self, queue: ClassicQueue) -> HomeVHost:
         """The virtual host of a queue."""

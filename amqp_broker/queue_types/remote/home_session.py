@@ -116,6 +116,12 @@ class RemoteConsumer(NumberedConsumer):
         self.session.tell_cancelled(self)
         self.let_go()
 
+    def goes_along(self) -> bool:
+        """See Consumer: its own node sees to that, and is told nothing."""
+        self.is_attached = False
+        self.let_go()
+        return False
+
     def let_go(self) -> None:
         """The queue is gone, and with it everything that it holds."""
         for entry in self.take_all():
@@ -182,7 +188,7 @@ class HomeSession:
                     if queue is None or queue.queue_id != batch.queue_id or queue.is_deleted:
                         queue = self.home.find(batch.queue_id)
                     if queue is None:
-                        self._refuse(Refusal.NO_QUEUE)
+                        self._refuse(self.home.why_missing(batch.queue_id))
                     else:
                         self._note_outcome(queue.publish(message, None, False, now))
         finally:  # what was executed before a fault counts
@@ -280,10 +286,13 @@ class HomeSession:
     def _publish_to_many(self, queue_ids: list[int], message: Message, now: int) -> None:
         found = [self.home.find(queue_id) for queue_id in queue_ids]
         queues = [queue for queue in found if queue is not None]
+        missing = [self.home.why_missing(queue_id) for queue_id in queue_ids if queue_id in self.home.withheld]
         if not queues:
-            self._refuse(Refusal.NO_QUEUE)
+            self._refuse(missing[0] if missing else Refusal.NO_QUEUE)
             return
         self._note_outcome(self.home.vhost_of(queues[0]).publish(message, queues, now))
+        if missing:
+            self._refuse(missing[0])
 
     def _note_outcome(self, outcome: int) -> None:
         if outcome == _STORED:

@@ -18,6 +18,7 @@ from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Tenants
+    from amqp_broker.queue_types.held_queue import HeldWrites
     from amqp_broker.turn.clock import TurnClock
     from queues.background import Background
     from queues.classic import ClassicQueue
@@ -33,6 +34,19 @@ class Peers(Protocol):
     def own_node(self) -> str: ...
 
     def connected(self) -> Iterable[str]: ...
+
+
+class Moves(Protocol):
+    """Who moves queues from home to home (rehoming/)."""
+
+    def start(self, now: int) -> None:
+        """The queues of this node are there."""
+
+    def peer_connected(self, node: str, now: int) -> None:
+        """There is a link to another node."""
+
+    def peer_disconnected(self, node: str, now: int) -> None:
+        """It is lost."""
 
 
 class RemoteQueues:
@@ -63,12 +77,22 @@ class RemoteQueues:
         send_effects = tenants.register(FrameKind.HOME_EFFECTS, self._receive_effects)
         self.home = Home(vhosts, remove_queue, pager, timers, clock, send_effects)
         self.links: dict[str, HomeLink] = {}
+        self.held: Mapping[HeldWrites, None] = {}
+        self._on_synced: Callable[[int], None] | None = None
+        self._moves: Moves | None = None
         self.sessions = self.home.sessions
         self._send_commands = tenants.register(FrameKind.HOME_COMMANDS, self.home.receive_commands)
+
+    def move_with(self, moves: Moves, held: Mapping[HeldWrites, None], on_synced: Callable[[int], None]) -> None:
+        """Who moves queues from home to home. held: those that are not used for that; on_synced: is told what is on the
+        disk."""
+        self._moves, self.held, self._on_synced = moves, held, on_synced
 
     def start(self, now: int) -> None:
         """The queues of this node are there."""
         self.home.start(now)
+        if self._moves is not None:
+            self._moves.start(now)
 
     def link_to(self, home: str, now: int) -> HomeLink:
         """The link to the queues of a node."""
@@ -93,6 +117,8 @@ class RemoteQueues:
         link = self.links.get(node)
         if link is not None:
             link.peer_connected(now)
+        if self._moves is not None:
+            self._moves.peer_connected(node, now)
 
     def peer_disconnected(self, node: str, now: int) -> None:
         """It is lost, with what was on it."""
@@ -100,10 +126,14 @@ class RemoteQueues:
         link = self.links.get(node)
         if link is not None and link.is_connected:
             link.peer_disconnected(now)
+        if self._moves is not None:
+            self._moves.peer_disconnected(node, now)
 
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there."""
         self.home.synced(position)
+        if self._on_synced is not None:
+            self._on_synced(position)
 
     # -- output --------------------------------------------------------------------------------------------------------
 
@@ -132,4 +162,4 @@ class RemoteQueues:
 
     def is_behind(self, limit_bytes: int) -> bool:
         """Whether publishers have to wait: those that have published to a home that is (HomeLink.is_behind)."""
-        return any(link.is_behind(limit_bytes) for link in self.links.values())
+        return bool(self.held) or any(link.is_behind(limit_bytes) for link in self.links.values())
