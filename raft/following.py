@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raft.entry import MEMBERSHIP, Entry
+from raft.errors import NotNow
 from raft.install import InstallReceiver
 from raft.messages import Append, AppendReply, InstallChunk, InstallReply
 
@@ -139,7 +140,10 @@ class Following:
                 self._reply(chunk, 0, is_done=False)
                 return
             self._drop_install()
-            self._install = InstallReceiver(member, chunk.install_id)
+            try:
+                self._install = InstallReceiver(member, chunk.install_id)
+            except NotNow:
+                return  # what is not answered for comes again
         is_done = self._install.take(chunk)
         next_number = self._install.next_number
         if is_done:

@@ -111,7 +111,7 @@ class InstallSender:
 
 
 class InstallReceiver:
-    """One install on its way in."""
+    """One install on its way in. Raises NotNow: it is begun when the first part comes again."""
 
     def __init__(self, member: Member, install_id: int) -> None:
         self.install_id = install_id
@@ -119,24 +119,28 @@ class InstallReceiver:
         self._member = member
         try:
             member.machine.begin_install()
+        except NotNow:
+            raise
         except Exception as error:
             raise member.failed("beginning an install", error) from error
 
     def take(self, chunk: InstallChunk) -> bool:
         """The next part, or one that was there already, or one that comes too early. True when all is there and the
-        machine has taken it over."""
+        machine has taken it over; where it cannot now, the last part comes again."""
         if chunk.number != self.next_number:
             return False
-        self.next_number += 1
         machine = self._member.machine
         try:
-            if not chunk.is_last:
+            if chunk.is_last:
+                machine.end_install()
+            else:
                 machine.install_chunk(chunk.data)
-                return False
-            machine.end_install()
+        except NotNow:
+            return False
         except Exception as error:
             raise self._member.failed(f"installing the state as of {chunk.last_index}", error) from error
-        return True
+        self.next_number += 1
+        return chunk.is_last
 
     def abort(self) -> None:
         """It is abandoned."""

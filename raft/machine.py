@@ -27,13 +27,15 @@ class Machine(Protocol):
         one is asked for later."""
 
     def begin_install(self) -> None:
-        """Chunks of another member's `export` follow. The state of now stays, and is applied to, until end_install."""
+        """Chunks of another member's `export` follow. The state of now stays, and is applied to, until end_install.
+        Raises NotNow: it is called again when the first chunk has come once more."""
 
     def install_chunk(self, chunk: bytes) -> None:
         """The next chunk."""
 
     def end_install(self) -> None:
-        """That was the last chunk: it replaces the whole state."""
+        """That was the last chunk: it replaces the whole state. Raises NotNow: it is called again later, unless the
+        install is abandoned."""
 
     def abort_install(self) -> None:
         """Forget the chunks; the state stays as it is."""

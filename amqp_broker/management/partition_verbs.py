@@ -6,52 +6,29 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from amqp_broker.management.refused import FAILED, Refused, precondition
+from amqp_broker.management.refused import FAILED, Refused
+from amqp_broker.management.stream_look import Seen
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps
 from queues.stream.source import Changed, StreamFigures, StreamSource
-from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from queues.queue import Queue
 
 Change = Callable[[StreamSource, Changed], None]
-#: Wait until what is to be looked at is in RAM.
-ReadFirst = Callable[[StreamSource], Steps]
+#: Steps whose result is what was looked for of a partition, wherever that is.
+LookAt = Callable[["Queue"], Steps]
 
 
-def figures_of(queue: Queue) -> StreamFigures | None:
-    """Raises Refused."""
-    source = queue.stream_source()
-    assert source is not None  # it is a stream
-    try:
-        return source.figures()
-    except (CorruptRecord, OSError) as error:
-        raise unreadable(queue, source, error) from None
-
-
-def unreadable(queue: Queue, source: StreamSource, error: Exception) -> Refused:
-    """What is answered where a page is damaged, which is had from another node if one has it."""
-    if source.mend(error):
-        return precondition(
-            f"queue '{queue.name}': a page of it cannot be read on this node, and is had from another one: try again "
-            f"in a moment"
-        )
-    return Refused(FAILED, f"queue '{queue.name}' cannot be read: {error}")
-
-
-def stat(queue: Queue, read_first: ReadFirst) -> Steps:
-    """stream.stat: its groups with where they are in each partition."""
+def stat(queue: Queue, figures_of: LookAt) -> Steps:
+    """stream.stat: its groups with where they are in each partition. figures_of: its result is Seen."""
     rows: list[JsonObject] = []
     found: list[StreamFigures | None] = []
     for part in queue.partitions():
-        source = part.stream_source()
-        assert source is not None  # it is a stream
-        yield from read_first(source)
-        figures = figures_of(part)
-        found.append(figures)
-        rows.append(_row(part.name, figures))
+        seen = yield from figures_of(part)
+        found.append(seen.figures)
+        rows.append(_row(part.name, seen))
         yield None
     groups = {name: None for figures in found if figures is not None for name in figures.groups}
     return {
@@ -66,14 +43,16 @@ def stat(queue: Queue, read_first: ReadFirst) -> Steps:
     }
 
 
-def _row(name: str, figures: StreamFigures | None) -> JsonObject:
+def _row(name: str, seen: Seen) -> JsonObject:
+    figures = seen.figures
     if figures is None:
         return {
-            "name": name, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0, "leader": "",
-            "stream_uncompressed_bytes": 0, "first_time": None, "last_time": None, "compaction": None,
+            "name": name, "node": seen.node, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0,
+            "leader": "", "stream_uncompressed_bytes": 0, "first_time": None, "last_time": None, "compaction": None,
         }  # fmt: skip
     return {
         "name": name,
+        "node": seen.node,
         "messages": figures.next - figures.first,
         "first_offset": figures.first,
         "next_offset": figures.next,
@@ -87,7 +66,7 @@ def _row(name: str, figures: StreamFigures | None) -> JsonObject:
 
 
 def compaction_of(figures: StreamFigures) -> JsonObject | None:
-    """Of a stream that is compacted: by what, and how far on the node that is asked."""
+    """Of a stream that is compacted: by what, and how far on the node that has answered."""
     settings, found = figures.settings, figures.compaction
     if found is None:
         return None
@@ -113,17 +92,11 @@ def _group(name: str, found: Sequence[StreamFigures | None]) -> JsonObject:
     }
 
 
-def find(queue: Queue, time: int, read_first: ReadFirst) -> Steps:
-    """stream.find"""
+def find(queue: Queue, offset_of: LookAt) -> Steps:
+    """stream.find. offset_of: its result is the offset in a partition."""
     offsets: list[JsonObject] = []
     for part in queue.partitions():
-        source = part.stream_source()
-        assert source is not None  # it is a stream
-        yield from read_first(source)
-        try:
-            offsets.append({"name": part.name, "offset": source.find(time)})
-        except (CorruptRecord, OSError) as error:
-            raise unreadable(part, source, error) from None
+        offsets.append({"name": part.name, "offset": (yield from offset_of(part))})
         yield None
     return {"partitions": offsets}
 
@@ -139,12 +112,13 @@ def change(queue: Queue, key: str, do: Change) -> Steps:
     return {"partitions": found}
 
 
-def forget(queue: Queue, group: str) -> Steps:
+def forget(queue: Queue, group: str, figures_of: LookAt) -> Steps:
     """stream.forget: partition 0, which knows the members, is the last, so that it can be tried again."""
     for part in reversed(queue.partitions()):
-        figures, source = figures_of(part), part.stream_source()
+        seen, source = (yield from figures_of(part)), part.stream_source()
         assert source is not None  # it is a stream
-        if (figures is not None and group in figures.groups) or part is queue.partitions()[0]:
+        is_there = seen.figures is not None and group in seen.figures.groups
+        if is_there or part is queue.partitions()[0]:
             yield from changed(partial(source.forget, group))
     return {}
 

@@ -43,6 +43,7 @@ _MOST_OPEN = 64
 #: What others ask that may wait for what clients do: it looks.
 _PATIENT = frozenset({
     "totals", "audit", "page", "rows", "object", "node", "alarms", "holders", "raft", "peek", "guard",
+    "figures", "offset",
 })  # fmt: skip
 _VERSION = 1
 _QUESTION, _ANSWER = 0, 1
@@ -95,6 +96,10 @@ class PeerQuestions:
         """The other members and workers, linked or not."""
         members = {*self._metadata.members(), *self._replication.members(), *self._replication.workers()}
         return sorted(members - {self.own_node})
+
+    def is_linked(self, node: str) -> bool:
+        """Whether there is a link to that node."""
+        return self._membership.is_linked(node)
 
     def ask(self, node: str, verb: str, fields: JsonObject, asker: Asker) -> _Open:
         """Its result is the answer of a node, None where there is none in time."""

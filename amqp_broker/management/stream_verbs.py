@@ -1,41 +1,43 @@
 """StreamVerbs: `stream.stat`, `stream.find`, `stream.trim`, `stream.seek` and `stream.forget`: a stream by its offsets,
 and its groups of readers, for operators and tools; and `stream.grow` and `stream.compact`.
 
-Who has the stream answers from what it has applied, and who has not names those. Of one that has partitions all are
-meant.
+Who has the stream answers from what it has applied. Who has not asks a member what there is to be seen
+(stream_look.py), and what is to be changed goes into the stream's log by this node's own commands, as what its clients
+publish does. Of one that has partitions all are meant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import ChannelException
 from amqp_broker.management import partition_verbs
-from amqp_broker.management.partition_verbs import ReadFirst, changed
+from amqp_broker.management.partition_verbs import changed
 from amqp_broker.management.refused import precondition
 from amqp_broker.management.request import Request
+from amqp_broker.management.stream_look import MOST_TIME, StreamLook
 from amqp_broker.protocol.json_values import JsonObject
-from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.partitioning import grow
 from queues.stream.shares import MOST_PARTITIONS
-from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
+    from amqp_broker.management.peer_questions import PeerQuestions
     from amqp_broker.vhosts.broker import Broker
     from queues.queue import Queue
     from queues.stream.source import StreamSource
 
 _MOST_OFFSET = (1 << 63) - 1
-_MOST_TIME = 1 << 62
 
 
 class StreamVerbs:
     """See the module's docstring."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, peers: PeerQuestions) -> None:
         self._broker = broker
+        self._look = StreamLook(broker, peers)
         self._vhosts = broker.vhosts
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "stream.stat": self._stat,
@@ -51,9 +53,8 @@ class StreamVerbs:
         return request.asker.find_queue(self._vhosts, request.text("vhost"), request.text("name"))
 
     def _source(self, request: Request) -> tuple[Queue, StreamSource]:
+        """A stream that is whole. Raises ValueError."""
         queue = self._queue(request)
-        if nodes := queue.elsewhere():
-            raise ValueError(f"queue '{queue.name}' has no copy on this node: ask one of {', '.join(nodes)}")
         source = queue.stream_source()
         if source is None:
             name, vhost, kind = queue.name, queue.declaration.vhost, queue.declaration.type
@@ -62,37 +63,15 @@ class StreamVerbs:
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is of type {kind}: it has no offsets")
         return queue, source
 
-    def _ends(self, source: StreamSource) -> Steps:
-        """What says when a stream begins and ends is in RAM then, or soon is."""
-        stream = source.stream()
-        offsets = (stream.first, stream.next - 1) if stream is not None else ()
-        yield from self._pages(source, offsets)
-
-    def _pages(self, source: StreamSource, offsets: Sequence[int]) -> Steps:
-        """Wait until the pages with these offsets are read: in a thread, where they are not in RAM."""
-        for offset in offsets:
-            stream = source.stream()
-            coming = stream.log.coming(offset) if stream is not None else None
-            if coming is not None:
-                yield AwaitedRead(coming, self._broker.timers, self._broker.clock)
-
-    def _at(self, time: int) -> ReadFirst:
-        def read(source: StreamSource) -> Steps:
-            stream = source.stream()
-            yield from self._pages(source, [stream.log.page_of_time(time)] if stream is not None else ())
-
-        return read
-
     def _stat(self, request: Request) -> Steps:
+        figures_of = partial(self._look.figures, asker=request.asker)
         if self._queue(request).partitions():
-            return (yield from partition_verbs.stat(self._queue(request), self._ends))
-        queue, source = self._source(request)
-        yield from self._ends(source)
-        try:
-            figures = source.figures()
-        except (CorruptRecord, OSError) as error:
-            raise partition_verbs.unreadable(queue, source, error) from None
-        found: JsonObject = {"name": queue.name, "vhost": queue.declaration.vhost, "consumers": queue.consumer_count()}
+            return (yield from partition_verbs.stat(self._queue(request), figures_of))
+        queue, _ = self._source(request)
+        node, figures = yield from figures_of(queue)
+        found: JsonObject = {
+            "name": queue.name, "vhost": queue.declaration.vhost, "node": node, "consumers": queue.consumer_count(),
+        }  # fmt: skip
         if figures is None:
             return {**found, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0,
                     "stream_uncompressed_bytes": 0}  # fmt: skip
@@ -121,47 +100,42 @@ class StreamVerbs:
         }
 
     def _find(self, request: Request) -> Steps:
-        time = request.number("time", None, 0, _MOST_TIME)
+        time = request.number("time", None, 0, MOST_TIME)
+        offset_of = partial(self._look.offset, time=time, asker=request.asker)
         if self._queue(request).partitions():
-            return (yield from partition_verbs.find(self._queue(request), time, self._at(time)))
-        queue, source = self._source(request)
-        yield from self._at(time)(source)
-        try:
-            return {"offset": source.find(time)}
-        except (CorruptRecord, OSError) as error:
-            raise partition_verbs.unreadable(queue, source, error) from None
+            return (yield from partition_verbs.find(self._queue(request), offset_of))
+        queue, _ = self._source(request)
+        return {"offset": (yield from offset_of(queue))}
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+
+    def _change(self, request: Request, key: str, do: partition_verbs.Change) -> Steps:
+        """Carried out in the stream, or in each of its partitions; answers what came of it under this key. Nothing is
+        begun where this node reaches nobody who has the stream."""
+        queue = self._queue(request)
+        self._look.check_reachable(queue.partitions() or [queue])
+        if queue.partitions():
+            return (yield from partition_verbs.change(queue, key, do))
+        _, source = self._source(request)
+        return {key: (yield from changed(partial(do, source)))}
 
     def _trim(self, request: Request) -> Steps:
         first = request.number("before", None, 0, _MOST_OFFSET)
-        whole = self._queue(request)
-        if whole.partitions():
-            found = partition_verbs.change(whole, "first_offset", lambda part, then: part.trim(first, then))
-            return (yield from found)
-        _, source = self._source(request)
-        return {"first_offset": (yield from changed(lambda then: source.trim(first, then)))}
+        return self._change(request, "first_offset", lambda part, then: part.trim(first, then))
 
     def _compact(self, request: Request) -> Steps:
         """All members compact it now: each by itself, so this does not wait for them."""
-        whole = self._queue(request)
-        if whole.partitions():
-            found = partition_verbs.change(whole, "next_offset", lambda part, then: part.compact(then))
-            return (yield from found)
-        _, source = self._source(request)
-        return {"next_offset": (yield from changed(source.compact))}
+        return self._change(request, "next_offset", lambda part, then: part.compact(then))
 
     def _seek(self, request: Request) -> Steps:
         group, offset = request.text("group"), request.number("offset", None, 0, _MOST_OFFSET)
-        whole = self._queue(request)
-        if whole.partitions():
-            found = partition_verbs.change(whole, "position", lambda part, then: part.seek(group, offset, then))
-            return (yield from found)
-        _, source = self._source(request)
-        return {"position": (yield from changed(lambda then: source.seek(group, offset, then)))}
+        return self._change(request, "position", lambda part, then: part.seek(group, offset, then))
 
     def _forget(self, request: Request) -> Steps:
-        group = request.text("group")
-        if self._queue(request).partitions():
-            return (yield from partition_verbs.forget(self._queue(request), group))
+        group, queue = request.text("group"), self._queue(request)
+        self._look.check_reachable(queue.partitions() or [queue])
+        if queue.partitions():
+            return (yield from partition_verbs.forget(queue, group, partial(self._look.figures, asker=request.asker)))
         _, source = self._source(request)
         yield from changed(lambda then: source.forget(group, then))
         return {}

@@ -124,7 +124,7 @@ class System:
             **NodeVerbs(counts, replication, peers).verbs,
             **RouteTest(broker).verbs,
             **TapVerbs(counts, peers).verbs,
-            **StreamVerbs(broker).verbs,
+            **StreamVerbs(broker, peers).verbs,
             **QuorumView(broker, groups, replication, membership, peers).verbs,
             **ClusterVerbs(broker, replication, membership, transfers, groups).verbs,
             **GroupVerbs(broker.metadata, replication, membership, groups).verbs,

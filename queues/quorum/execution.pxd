@@ -20,6 +20,7 @@ cdef class Execution(Sink):
     cdef dict _discarding
     cdef dict _left
     cdef long long _left_count
+    cdef public object on_discarding
     cdef public long long dropped_bytes
     cdef Pager _pager
     cdef list _touched

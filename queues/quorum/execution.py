@@ -71,8 +71,9 @@ _ENDED = object()
 class Execution(Sink):
     """own_node: this node's name. own_session: its present session, 0 while it has none (as while a log is applied
     again after a restart: nobody is there any more to whom that could be told). feeds: of nodes that are no members, by
-    their names, on the member that leads. has_guests: there may be such. dropped: ids of what
-    is gone, whose files go as a whole; dropped_bytes: octets of streams among it."""
+    their names, on the member that leads. has_guests: there may be such. dropped: ids of what is gone, whose files go
+    as a whole; dropped_bytes: octets of streams among it. on_discarding: is called when there is something for
+    `discard_some` that no effect tells of."""
 
     def __init__(self, own_node: str, pager: Pager) -> None:
         self.own_node = own_node
@@ -86,6 +87,7 @@ class Execution(Sink):
         self._discarding: dict[int, Iterator[None]] = {}
         self._left: dict[int, GroupState] = {}  # states that are none any more, by numbers below 0 of `_discarding`
         self._left_count = 0
+        self.on_discarding: Callable[[], None] | None = None
         self.dropped_bytes = 0
         self._pager = pager
         self._touched: list[QuorumQueue] = []
@@ -478,7 +480,12 @@ class Execution(Sink):
         """A state that is none any more gives everything back, in slices."""
         self._left_count -= 1
         self._left[self._left_count] = state
-        self._discarding[self._left_count] = state.discarding()
+        self._discard_with(self._left_count, state.discarding())
+
+    def _discard_with(self, number: int, steps: Iterator[None]) -> None:
+        self._discarding[number] = steps
+        if self.on_discarding is not None:
+            self.on_discarding()
 
     def _discard_all_of(self, queue_id: int) -> None:
         """Before there is something of this id again: its places go first, of a queue that is gone and of states that
@@ -486,10 +493,16 @@ class Execution(Sink):
         while queue_id in self._discarding or any(queue_id in state for state in self._left.values()):
             self.discard_some()
 
-    def discard_left(self) -> None:
-        """Before another state comes: what there is of earlier ones goes first, as it may have the same ids."""
-        while self._left:
-            self.discard_some()
+    @property
+    def has_left(self) -> bool:
+        """Whether states that are none any more have something to give back."""
+        return bool(self._left)
+
+    @property
+    def has_gone(self) -> bool:
+        """The same of queues that are gone, and of such states."""
+        streams = self.state.streams
+        return any(number not in streams for number in self._discarding)
 
     @property
     def is_discarding(self) -> bool:
@@ -497,7 +510,8 @@ class Execution(Sink):
         return bool(self._discarding)
 
     def discard_some(self) -> None:
-        """A slice of what queues that are gone give back: RAM and places, which are no part of the state."""
+        """A slice of what queues that are gone give back, and streams of which much is: RAM and places, which are no
+        part of the state."""
         queue_id, steps = next(iter(self._discarding.items()))
         if next(steps, _ENDED) is _ENDED:
             del self._discarding[queue_id]
@@ -521,7 +535,10 @@ class Execution(Sink):
             self._watch_at(queue.queue_id, max(1, self.state.clock))
 
     def _watch_stream(self, stream: Stream) -> None:
-        """The same for a stream in which something has happened; and the own node is told of that."""
+        """The same for a stream in which something has happened; and the own node is told of that. What retention has
+        taken is given back in slices."""
+        if stream.log.is_letting_go and stream.queue_id not in self._discarding:
+            self._discard_with(stream.queue_id, stream.log.letting_go())
         self._watch_at(stream.queue_id, stream.due_at(self.state.clock))
         if self.own_session:
             self.effects.append(Grown(stream.queue_id, stream.next))
@@ -661,10 +678,11 @@ class Execution(Sink):
     # -- another member's state --------------------------------------------------------------------------------------
 
     def replace(self, state: GroupState) -> GroupState:
-        """Go on with this state, which is ahead of the present one (or the first). The own node is told what the
-        difference means for it. Returns the old state."""
-        while self._discarding and state.ids():  # the new state may have queues of the same ids
-            self.discard_some()
+        """Go on with this state, which is ahead of the present one (or the first), and may have the ids of what has
+        gone: nothing of that may be left. The own node is told what the difference means for it. Returns the old
+        state."""
+        for queue_id in self.state.streams:
+            self._discarding.pop(queue_id, None)  # what retention has taken goes with the state
         old, self.state = self.state, state
         missed = [each for each in old.queues if each not in state.queues]
         missed += [each for each in old.streams if each not in state.streams]

@@ -12,7 +12,6 @@ cdef class QueueGroupMachine:
     cdef public dict _proposed
     cdef public object entry_waits
     cdef public object export_waits
-    cdef object _on_discarding
     cdef bint _looks
     cdef dict __dict__  # checks put themselves in front of `apply`
 

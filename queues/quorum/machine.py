@@ -40,6 +40,7 @@ from queues.stream.placement import ChunkPlacer
 from queues.stream.places import name_streams
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
+from raft.errors import NotNow
 
 #: Chunks that nobody has.
 _NOTHING = 1 << 62
@@ -72,7 +73,6 @@ class QueueGroupMachine:
         self._proposed: dict[int, tuple[bytes, Batch]] = {}  # by index, what this member has proposed, as read
         self.entry_waits: Damaged | None = None
         self.export_waits: Damaged | None = None
-        self._on_discarding: Callable[[], None] | None = None
         self._looks = True
 
     # -- raft's Machine ----------------------------------------------------------------------------------------------
@@ -158,9 +158,11 @@ class QueueGroupMachine:
         self.export_waits = damaged
 
     def begin_install(self) -> None:
-        """Another member's state follows; this one stays until it is there."""
+        """Another member's state follows; this one stays until it is there. Raises NotNow while there is something left
+        of an earlier one, as it may have the same ids."""
         self.abort_install()
-        self._execution.discard_left()
+        if self._execution.has_left:
+            raise NotNow("states that are none any more give back what they have")
         self._install = ImageReader(self.pager, self._execution)
 
     def install_chunk(self, chunk: bytes) -> None:
@@ -168,27 +170,25 @@ class QueueGroupMachine:
         self._present_install().feed(chunk)
 
     def end_install(self) -> None:
-        """The state is that of the image now; the node is told what it has missed. Raises Malformed."""
+        """The state is that of the image now; the node is told what it has missed. Raises Malformed; NotNow while there
+        is something left of queues that are gone, as it may have the same ids."""
+        if self._execution.has_gone:
+            raise NotNow("queues that are gone give back what they have")
         state = self._present_install().finish()
         self._install = None
         before = self._execution.replace(state)
         for queue_id, stream in state.streams.items():
             if stream.settings.key:
                 stream.has_taken_over(before.streams.get(queue_id))
-        self._discard_later(before)
+        self._execution.discard_later(before)
 
     def watch_discards(self, hear: Callable[[], None] | None) -> None:
         """`hear`, if there is one, is called when there is something for `discard_some`."""
-        self._on_discarding = hear
+        self._execution.on_discarding = hear
 
     def export_again(self) -> None:
         """What `export_waits` for may be there now: the next try says."""
         self.export_waits = None
-
-    def _discard_later(self, state: GroupState) -> None:
-        self._execution.discard_later(state)
-        if self._on_discarding is not None:
-            self._on_discarding()
 
     def abort_install(self) -> None:
         """Forget what has come."""
@@ -196,7 +196,7 @@ class QueueGroupMachine:
         if install is not None:
             known = self._execution.state
             self._execution.dropped += [each for each in install.ids() if each not in known]
-            self._discard_later(install.give_up())
+            self._execution.discard_later(install.give_up())
 
     def take_concerned(self) -> Container[str] | None:
         """Nodes whose commands were applied, or whose consumers got something, since the last call. None: something
@@ -284,7 +284,7 @@ class QueueGroupMachine:
         execution.feeds.clear()
         before = execution.replace(GroupState())
         execution.effects = []
-        self._discard_later(before)
+        self._execution.discard_later(before)
 
     def take_effects(self) -> list[Effect]:
         """What has come of the entries applied since the last call, in order."""

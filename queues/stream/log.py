@@ -22,7 +22,7 @@ Invariants:
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -50,7 +50,7 @@ _NAME = struct.Struct(">QQQLQLL")
 _LEAST_PART = 16
 #: So many pages of a stream stay in RAM.
 WARM_PAGES = 16
-#: Of a log that is gone, so many pages are given back in a slice.
+#: So many pages are given back in a slice: of a log that is gone, and of those that retention takes.
 DISCARDED = 128
 #: Pages that are fetched while one is read.
 _AHEAD = 2
@@ -198,24 +198,21 @@ class StreamLog:
         return freed
 
     def trim(self, first: int) -> None:
-        """The stream begins at this offset now; pages that are wholly before it go."""
+        """The stream begins at this offset now; pages that are wholly before it go. However many there are, it gives a
+        slice of their places back: `letting_go` follows."""
         self.first = max(self.first, min(first, self.next))
-        gone = 0
-        while gone < len(self._parts) and self._parts[gone].page.last < self.first:
-            self._release(self._parts[gone])
-            gone += 1
-        del self._parts[:gone]
-        del self.names[: gone * _NAME.size]
+        gone = bisect_left(self._parts, self.first, key=_last_of)
+        if gone:
+            self._leaving.append(_taken_off(self._parts[:gone]))
+            del self._parts[:gone]
+            del self.names[: gone * _NAME.size]
+            self.let_go(DISCARDED)
         if self.first == self.next:
             self._drop_tail()
 
-    def discard(self) -> None:
-        """The stream is gone: give everything back."""
-        for _ in self.discarding():
-            pass
-
     def discarding(self) -> Iterator[None]:
-        """The same, so many pages at each step. Nobody may use it from the first one on."""
+        """The stream is gone: give everything back, so many pages at each step. Nobody may use it from the first one
+        on."""
         parts, self._parts = self._parts, []
         leaving, self._leaving = self._leaving, deque()
         self.names = bytearray()
@@ -471,7 +468,8 @@ class StreamLog:
         return self._parts[place]
 
     def let_go(self, most: int) -> bool:
-        """Give the places of pages back that others have succeeded, so many at most. Returns whether there are more."""
+        """Give the places of pages back that the log has no more, so many at most. Returns whether there may be
+        more."""
         leaving = self._leaving
         while leaving:
             for part in islice(leaving[0], most):
@@ -481,6 +479,16 @@ class StreamLog:
                 return True
             leaving.popleft()
         return False
+
+    @property
+    def is_letting_go(self) -> bool:
+        """Whether there may be pages to let go."""
+        return bool(self._leaving)
+
+    def letting_go(self) -> Iterator[None]:
+        """Let all go, a slice at each step."""
+        while self.let_go(DISCARDED):
+            yield
 
     # -- packing -------------------------------------------------------------------------------------------------------
 
@@ -641,6 +649,13 @@ def split_page(octets: bytes, first: int, time: int, is_sound: bool = True) -> I
         if chunk.end != start:
             raise Malformed(f"a stored chunk of {length} octets ends at {chunk.end} and not at {start}")
         yield Stored(first, time, chunk)
+
+
+def _taken_off(parts: list[Part]) -> Iterator[Part]:
+    """One by one, each forgotten when the next one is asked for: to forget very many at once takes time, too."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
 
 
 def _size_of(page: Page) -> int:

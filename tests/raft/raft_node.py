@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import struct
+from collections import Counter
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from amqp_broker.octets.buffer import Buffer
+from raft.errors import NotNow
 from raft.group import Group
 from raft.host import RaftHost
 from raft.outbox import Outbox
@@ -37,7 +39,8 @@ def unpack_items(octets: bytes) -> list[Item]:
 
 
 class ListMachine:
-    """A list that entries are appended to. `on_apply` and `on_replace` are what a test watches it by."""
+    """A list that entries are appended to. `on_apply` and `on_replace` are what a test watches it by. not_now: how
+    often it does not begin, or end, an install yet."""
 
     CHUNK_ITEMS = 5
 
@@ -50,6 +53,7 @@ class ListMachine:
         self.on_apply: Callable[[Item], None] | None = None
         self.on_replace: Callable[[list[Item]], None] | None = None
         self.concerned: Container[str] | None = None
+        self.not_now = Counter[str]()
         self._incoming: list[Item] | None = None
 
     @property
@@ -75,6 +79,7 @@ class ListMachine:
 
     def begin_install(self) -> None:
         assert self._incoming is None
+        self._say_not_now("begin")
         self._incoming = []
 
     def install_chunk(self, chunk: bytes) -> None:
@@ -83,9 +88,15 @@ class ListMachine:
 
     def end_install(self) -> None:
         assert self._incoming is not None
+        self._say_not_now("end")
         self.installs += 1
         items, self._incoming = self._incoming, None
         self._replace(items)
+
+    def _say_not_now(self, what: str) -> None:
+        if self.not_now[what]:
+            self.not_now[what] -= 1
+            raise NotNow("the test says so")
 
     def abort_install(self) -> None:
         assert self._incoming is not None

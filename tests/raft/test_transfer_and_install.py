@@ -200,3 +200,21 @@ def test_the_log_in_ram_is_bounded_while_a_member_is_away() -> None:
         fill(cluster, 10)
         most = max(most, leader.group().statistics().log_bytes)
     assert most < 3 * SMALL.log_cap_bytes
+
+
+def test_an_install_waits_for_the_machine_that_takes_it() -> None:
+    """Neither its first part nor its last one is taken at once, and both come again."""
+    cluster = Cluster(3, settings=SMALL)
+    leader = leading(cluster)
+    name = others(cluster, leader)[0]
+    cluster.crash(name)
+    fill(cluster, 200)
+    cluster.restart(name)
+    machine = cluster.machine(name)
+    machine.not_now.update({"begin": 3, "end": 3})
+    cluster.pass_time(5000)
+    assert (machine.not_now.total(), machine.installs, machine.aborted_installs) == (0, 1, 0)
+    assert machine.data == leader.machines[1].data
+    cluster.propose(b"after")
+    cluster.settle()
+    assert machine.data[-1] == b"after"

@@ -19,6 +19,8 @@ from aiormq.exceptions import AMQPError
 import amqp_broker
 from amqp_broker.client import Connection
 from amqp_broker.client.errors import ClientError
+from amqp_broker.protocol.fields import Table
+from amqp_broker.protocol.methods import QueueDeclare
 from amqp_broker.server.workers_file import read_workers, write_workers
 from amqp_broker.system_client import SystemClient
 from storage.errors import StorageError
@@ -205,6 +207,43 @@ async def read_at_every_worker(data_dir: Path) -> None:
 
 def test_streams_are_read_at_every_worker(tmp_path: Path) -> None:
     asyncio.run(read_at_every_worker(tmp_path / "data"))
+
+
+def look_after_streams(url: str) -> set[str]:
+    """The verbs about streams, over some connections. Returns the workers that were asked."""
+    asked: set[str] = set()
+    with Connection.open(url) as connection, connection.channel() as channel:
+        channel.confirm_select()
+        for name in ("stream", "parts"):
+            for number in range(20):
+                channel.publish("", name, b"%d" % number)
+        channel.wait_for_confirms()
+    for number in range(1, 9):
+        with SystemClient(url) as client:
+            asked.add(client.request("statistics")["statistics"]["node"])
+            whole, parts = (client.request("stream.stat", vhost="/", name=name) for name in ("stream", "parts"))
+            assert (whole["next_offset"], parts["messages"]) == (20, 20 - 4 * min(number - 1, 5))
+            assert client.request("stream.find", vhost="/", name="stream", time=1)["offset"] == number - 1
+            assert client.request("stream.trim", vhost="/", name="stream", before=number)["first_offset"] == number
+            trimmed = client.request("stream.trim", vhost="/", name="parts", before=number)["partitions"]
+            assert [part["first_offset"] for part in trimmed] == [min(number, 5)] * 4
+            for name in ("stream", "parts"):
+                of = {"vhost": "/", "name": name, "group": "g"}
+                client.request("stream.seek", **of, offset=number)
+                assert [each["name"] for each in client.request("stream.stat", vhost="/", name=name)["groups"]] == ["g"]
+                client.request("stream.forget", **of)
+            assert client.request("stream.producer", stream="stream", producer="p")["sequence"] is None
+            assert client.request("queue.peek", vhost="/", name="stream")["messages"][0]["position"] == number
+    return asked
+
+
+def test_streams_are_looked_after_at_every_worker() -> None:
+    with amqp_broker.running(workers=2) as broker:
+        with Connection.open(broker.url) as connection, connection.channel() as channel:
+            for name, more in (("stream", {}), ("parts", {"x-stream-partitions": 4})):
+                arguments = Table({**STREAM, **more})
+                channel.call(QueueDeclare(0, name, False, True, False, False, False, arguments))
+        assert len(look_after_streams(broker.url)) == 2, "of eight connections some are at each worker"
 
 
 def homes_of(url: str) -> dict[str, str]:

@@ -56,7 +56,7 @@ def stat_command(name: str, is_json: bool, vhost: str | None, url: str) -> None:
     if found.get("max_age_ms") is not None:
         say(f"kept: for {duration(found['max_age_ms'])} (max-age)")
     if compaction := found.get("compaction"):
-        say(_compacted(compaction))
+        say(_compacted(compaction, found.get("node", "")))
     for group in found.get("groups", ()):
         who = f"read at {group['reader']}" if group["reader"] else "nobody reads"
         say(f"group {group['name']}: at offset {group['position']}, {group['lag']} behind, {who}")
@@ -71,11 +71,12 @@ def _stored(found: JsonObject) -> str:
     return f"{size(stored)}, compressed from {size(taken)}" if taken > stored else str(size(stored))
 
 
-def _compacted(found: JsonObject) -> str:
-    """How far it is compacted on the node that was asked, and by what."""
+def _compacted(found: JsonObject, node: str) -> str:
+    """How far it is compacted on a node, and by what. node: "" where the broker does not say whose figures they are."""
+    where = f"on {node}" if node else "here"
     agreed = f"on all nodes below {found['agreed']}"
     left = f"{found['dirty_percent']} % are not, {found['tombstones']} tombstones"
-    return f"compacted by {found['key']}: here below offset {found['below']}, {agreed}; {left}"
+    return f"compacted by {found['key']}: {where} below offset {found['below']}, {agreed}; {left}"
 
 
 def _show_partitions(found: JsonObject) -> None:
@@ -87,7 +88,7 @@ def _show_partitions(found: JsonObject) -> None:
         said = f"{part['messages']} messages, offsets from {part['first_offset']}, next {part['next_offset']}"
         say(f"{part['name']}: {said}, {size(part['stream_bytes'])}, {led}")
         if part["compaction"]:
-            say(f"  {_compacted(part['compaction'])}")
+            say(f"  {_compacted(part['compaction'], part.get('node', ''))}")
     for group in found["groups"]:
         say(f"group {group['name']}: {group['members']} members, {group['lag']} behind")
         for row in group["partitions"]:

@@ -257,6 +257,13 @@ class QueueGroup(CommandSink):
         names = self._groups.members_of(self.group_id) or sorted(metadata.members())
         return [name for name in names if name != self.own_node]
 
+    def member_to_ask(self) -> str:
+        """Of a guest: who leads; while nobody is known to, another member, one with a link if there is one. "" for
+        nobody."""
+        members = self.wanted_members()
+        linked = (name for name in members if self.is_linked(name))
+        return self.leader or next(linked, members[0] if members else "")
+
     def draw_number(self) -> int:
         """One that no earlier run has had: it does not depend on a clock."""
         octets: bytes = self.host.random_bytes(_NUMBER_BYTES)

@@ -82,7 +82,7 @@ class QuorumQueue(QueueProxy):
         """See Queue: those of a guest are where the log is."""
         if self.group.guest is None:
             return self._leases
-        return LeasedAt(self.group.leader or next(iter(self.group.wanted_members()), ""))
+        return LeasedAt(self.group.member_to_ask())
 
     def prepare(self) -> None:
         """The first command of this node: it comes behind one that makes the queue, should nobody have made it yet."""
@@ -228,8 +228,7 @@ class QuorumQueue(QueueProxy):
 
     def described_at(self) -> str:
         """See Queue: who leads its group, on a guest; while it knows of nobody, another member."""
-        group = self.group
-        return "" if group.guest is None else group.leader or next(iter(group.wanted_members()), "")
+        return "" if self.group.guest is None else self.group.member_to_ask()
 
     def peek(self, wish: PeekWish) -> PeekSteps | None:
         """See Queue."""

@@ -221,6 +221,7 @@ class DistantStream:
         self.shares: dict[str, Share] = {}
         self._sights: dict[LooksAt, _Sight] = {}
         self._placing: dict[StreamReader, tuple[Asking, Done]] = {}
+        self._places: dict[Asking, Placed] = {}
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
@@ -280,14 +281,24 @@ class DistantStream:
         self._placing[reader] = self._ask_for_place(reader.start, placed), then
 
     def place(self, start: Start, then: Placed) -> None:
-        """The offset that is meant by this, of all that this node has heard of."""
+        """The offset that is meant by this, of all that this node has heard of; None where nobody can say, or the
+        stream is gone."""
 
         def placed(told: Told | None) -> None:
+            del self._places[asking]
             if told is not None:
                 self._has_told(told)
             then(told.end.offset if told is not None else None)
 
-        self._ask_for_place(start, placed)
+        asking = self._ask_for_place(start, placed)
+        self._places[asking] = then
+
+    def end(self) -> None:
+        """The stream is gone: what is asked about it nobody answers. Readers have left."""
+        places, self._places = self._places, {}
+        for asking, then in places.items():
+            self._exchange.close(asking)
+            then(None)
 
     def _ask_for_place(self, start: Start, then: Callable[[Told | None], None]) -> Asking:
         return self._ask(Place(start, self._index), then)

@@ -115,7 +115,7 @@ class Mender:
             yield self._pause()  # retention may be at work, and not as far here as there
             if not self._is_live(stream):
                 return False
-            if page.location is None:
+            if page.location is None or page.last < stream.first:
                 return True  # it has taken the page: whoever waits goes on behind it
             if first == max(page.first, stream.first):
                 return False

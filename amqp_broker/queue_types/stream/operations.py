@@ -11,6 +11,7 @@ from queues.quorum.effects import Refusal
 from queues.stream.commands import Compact, ForgetGroup, HoldStream, SeekGroup, Trim
 from queues.stream.groups import MOST_GROUPS
 from queues.stream.source import Changed, GroupFigures, ShareFigures, StreamFigures, TooManyHolds
+from queues.stream.start import Start, StartKind
 from queues.stream.stream import MOST_HOLDS, Hold
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from queues.quorum.commands import Command
     from queues.stream.stream import Stream
 
+_FIRST, _NEXT = Start(StartKind.FIRST), Start(StartKind.NEXT)
 _NOT_TAKEN = "its log did not take it: look, and try again"
 _REFUSED = {
     Refusal.FULL: f"it has {MOST_GROUPS} groups already: forget one before another begins",
@@ -66,24 +68,28 @@ class StreamOperations:
 
     def trim(self, first: int, then: Changed) -> None:
         """See StreamSource."""
-        self._submit(Trim(self._queue.queue_id, first), then, lambda stream: stream.first)
+        self._submit(Trim(self._queue.queue_id, first), self._asking(_FIRST, then))
 
     def seek(self, group: str, position: int, then: Changed) -> None:
         """See StreamSource."""
-        stream = self._queue.stream()
-        position = min(position, stream.next) if stream is not None else 0
-        self._submit(SeekGroup(self._queue.queue_id, group, position), then, lambda stream: position)
+
+        def found(end: int | None) -> None:
+            place = min(position, end or 0)
+            command = SeekGroup(self._queue.queue_id, group, place)
+            self._submit(command, lambda refusal: then(refusal, 0 if refusal is not None else place))
+
+        self._queue.place_as_known(_NEXT, found)
 
     def forget(self, group: str, then: Changed) -> None:
         """See StreamSource."""
-        self._submit(ForgetGroup(self._queue.queue_id, group), then, lambda stream: 0)
+        self._submit(ForgetGroup(self._queue.queue_id, group), lambda refusal: then(refusal, 0))
 
     def hold(self, name: str, hold: Hold | None, then: Changed) -> None:
         """See StreamSource."""
         offset, until = hold if hold is not None else (0, 0)
         text = f"queue '{self._queue.name}' has {MOST_HOLDS} holds already: end one before another begins"
         command = HoldStream(self._queue.queue_id, name, offset, until)
-        self._submit(command, then, lambda found: found.first, TooManyHolds(text))
+        self._submit(command, self._asking(_FIRST, then), TooManyHolds(text))
 
     def is_compacted(self) -> bool:
         """See StreamSource."""
@@ -95,11 +101,11 @@ class StreamOperations:
             text = f"queue '{self._queue.name}' is not compacted: that is declared with x-stream-compact true"
             then(precondition_failed(text), 0)
             return
-        self._submit(Compact(self._queue.queue_id), then, lambda stream: stream.next)
+        self._submit(Compact(self._queue.queue_id), self._asking(_NEXT, then))
 
     def catch_up(self, then: Changed) -> None:
         """See StreamSource: a command that changes nothing is applied behind what was there."""
-        self._submit(Trim(self._queue.queue_id, 0), then, lambda stream: stream.next)
+        self._submit(Trim(self._queue.queue_id, 0), self._asking(_NEXT, then))
 
     def mend(self, error: Exception) -> bool:
         """See StreamSource."""
@@ -111,22 +117,38 @@ class StreamOperations:
         return self._queue.stream()
 
     def _submit(
-        self, command: Command, then: Changed, found: Callable[[Stream], int], if_full: Exception | None = None
+        self, command: Command, then: Callable[[Exception | None], None], if_full: Exception | None = None
     ) -> None:
-        """if_full: what is said where the command is refused because there is too much."""
+        """`then` hears why it was not carried out, or None. if_full: what is said where that is because there is too
+        much."""
         queue = self._queue
         queue.prepare()
         receipt = JointReceipt()
         queue.group.submit(command, receipt)
 
         def done(refusals: list[Refusal]) -> None:
-            stream = queue.stream()
             if refusals and refusals[0] is Refusal.FULL and if_full is not None:
-                then(if_full, 0)
-            elif refusals or stream is None:
-                why = _REFUSED.get(refusals[0], _NOT_TAKEN) if refusals else _NOT_TAKEN
-                then(precondition_failed(f"queue '{queue.name}': {why}"), 0)
+                then(if_full)
+            elif refusals:
+                then(self._refused(_REFUSED.get(refusals[0], _NOT_TAKEN)))
             else:
-                then(None, found(stream))
+                then(None)
 
         receipt.seal(done)
+
+    def _asking(self, start: Start, then: Changed) -> Callable[[Exception | None], None]:
+        """After a command: `then` hears of this offset, as the command has left it."""
+
+        def placed(offset: int | None) -> None:
+            then(self._refused(_NOT_TAKEN) if offset is None else None, offset or 0)
+
+        def done(refusal: Exception | None) -> None:
+            if refusal is not None:
+                then(refusal, 0)
+            else:
+                self._queue.place_as_known(start, placed)
+
+        return done
+
+    def _refused(self, why: str) -> Exception:
+        return precondition_failed(f"queue '{self._queue.name}': {why}")

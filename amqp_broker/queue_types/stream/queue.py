@@ -165,12 +165,11 @@ class StreamQueue(LogQueue):
 
     def described_at(self) -> str:
         """See Queue: who leads its group, on a guest; while it knows of nobody, another member."""
-        group = self.group
-        return "" if group.guest is None else group.leader or next(iter(group.wanted_members()), "")
+        return "" if self.group.guest is None else self.group.member_to_ask()
 
     def seen_at(self) -> str | None:
         """See Queue: all members have the same."""
-        return "" if self.group.guest is None else self.group.leader
+        return self.described_at() or (None if self.group.guest is not None else "")
 
     def add_counts(self, sums: QueueSums) -> None:
         """See Queue: the node that leads its group counts it."""
@@ -243,15 +242,15 @@ class StreamQueue(LogQueue):
 
     def place(self, start: Start, then: Placed) -> None:
         """The offset that is meant by this, of all that is committed by now; None where there is no stream."""
+        self.when_current(lambda: self.place_as_known(start, then))
 
-        def is_current() -> None:
-            if self.group.guest is not None and self.distant is not None:
-                self.distant.place(start, then)
-                return
-            stream = self.stream()
-            then(min(place_of(start, stream, self._clock.now), stream.next) if stream is not None else None)
-
-        self.when_current(is_current)
+    def place_as_known(self, start: Start, then: Placed) -> None:
+        """The same, as this node's commands have left the stream: of this node's copy, or as a member says."""
+        if self.group.guest is not None and self.distant is not None:
+            self.distant.place(start, then)
+            return
+        stream = self.stream()
+        then(min(place_of(start, stream, self._clock.now), stream.next) if stream is not None else None)
 
     def when_seen(self, reader: StreamReader, then: Callable[[], None]) -> None:
         """As `when_current`, and what the reader looks at is seen as of then."""
@@ -518,6 +517,8 @@ class StreamQueue(LogQueue):
             self._reader_has_left(reader)
         self._cancel_all()
         self._forget_readers()
+        if self.distant is not None:
+            self.distant.end()
         self.group.forget_queue(self)
         for wake in list(self._listeners):
             wake()

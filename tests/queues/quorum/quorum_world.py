@@ -58,9 +58,9 @@ class Member:
         self.page_store = PageStore(self.disk, PAGE_SEGMENT_BYTES)
         self.pager = Pager(self.page_store, self.budget_bytes, PAGE_BYTES, self.head_messages, 1_500)
         self.machine = QueueGroupMachine(self.name, self.pager)
-        self.machine.watch_discards(self._discard)
+        self.machine.watch_discards(self.discard)
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
         """All slices at once."""
         while self.machine.discard_some(0):
             pass
@@ -115,6 +115,7 @@ class Member:
 
     def install_from(self, other: Member) -> None:
         """Take over the other's state of now."""
+        self.discard()
         self.machine.begin_install()
         for chunk in other.machine.export():
             self.machine.install_chunk(chunk)

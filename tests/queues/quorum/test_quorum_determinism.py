@@ -108,6 +108,7 @@ def come_back(group: RandomGroup, node: RandomNode) -> None:
             group.step()
             if group.chance.random() < 0.5:
                 source.checkpoint()
+    node.member.discard()
     node.member.machine.end_install()
     node.member.applied = index
     node.member.effects += node.member.machine.take_effects()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
 from queues.arguments import Overflow, QueueArguments
 from queues.quorum.commands import Detach, Dispatched, DropQueue, Enqueue, Get, How, OpenQueue, Prefetch, Purge, Settle
 from queues.quorum.consumer import MOST_IN_FLIGHT
@@ -25,6 +27,7 @@ from queues.quorum.effects import (
 from queues.quorum.letters import WINDOW
 from queues.quorum.queue import AT_ONCE
 from queues.quorum.settings import QuorumSettings
+from raft.errors import NotNow
 from tests.queues.queue_world import message_named, name_of
 from tests.queues.quorum.quorum_world import (
     Group,
@@ -84,6 +87,27 @@ def test_a_queue_that_comes_again_has_nothing_of_the_one_before() -> None:
     group.open(1, settings_of())
     assert not member.machine.is_discarding
     assert member.pager.used == 0
+
+
+def test_another_state_waits_for_what_a_queue_gives_back_that_is_gone() -> None:
+    group, stream = one_node()
+    stream.attach(prefetch=0)
+    for first in range(1, 2001, 500):
+        stream.publish(*range(first, first + 500))
+    machine = group.members[0].machine
+    stream.send(DropQueue(1))
+    group.open(2, settings_of())
+    machine.begin_install()
+    for chunk in machine.export():
+        machine.install_chunk(chunk)
+    used = group.members[0].pager.used
+    with pytest.raises(NotNow):
+        machine.end_install()
+    assert (group.members[0].pager.used, machine.is_discarding) == (used, True)
+    while machine.discard_some(0):
+        pass
+    machine.end_install()
+    assert group.members[0].state.ids() == [2]
 
 
 def test_a_message_for_several_queues() -> None:

@@ -1,16 +1,19 @@
 """A state with very many pages of streams that is none any more, because another member's has come, or because the node
-is no member now: it gives everything back in slices, and nothing is lost or kept if a crash falls between two."""
+is no member now: it gives everything back in slices, and nothing is lost or kept if a crash falls between two. So does
+a stream of which retention takes very many pages."""
 
 from __future__ import annotations
 
 import pytest
 
+from queues.quorum.commands import DropQueue
 from queues.stream import log as stream_log
-from queues.stream.commands import OpenStream
+from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
+from raft.errors import NotNow
 from tests.queues.quorum.quorum_world import Group, Member
 from tests.queues.quorum.quorum_world import Stream as CommandStream
-from tests.queues.stream.stream_world import STREAM, append, bodies_of, one_stream, stream_of, tiny_pages
+from tests.queues.stream.stream_world import STREAM, append, bodies_of, commit_as, one_stream, stream_of, tiny_pages
 
 __all__ = ["tiny_pages"]
 pytestmark = pytest.mark.usefixtures("tiny_pages")
@@ -111,13 +114,15 @@ def test_a_node_that_is_no_member_any_more_gives_back_in_slices(group: Group) ->
 def test_what_has_come_of_a_state_that_is_not_wanted_goes_in_slices(group: Group) -> None:
     other, member = group.members
     member.machine.begin_install()
-    for chunk in list(other.machine.export())[:-1]:
-        member.machine.install_chunk(chunk)
+    member.machine.install_chunk(b"".join(other.machine.export())[:-1])
     before = given_back(member)
     member.machine.abort_install()
     assert given_back(member) - before <= A_SLICE
     discard(member, 3)
-    install(member, other)  # the rest goes before anything comes
+    with pytest.raises(NotNow):  # the rest goes before anything comes
+        member.machine.begin_install()
+    discard(member)
+    install(member, other)
     discard(member)
     has_what_is_live(member)
 
@@ -136,3 +141,71 @@ def test_a_checkpoint_after_an_install_has_little_to_name(group: Group) -> None:
     other, member = group.members
     install(member, other)
     assert len(stream_of(member).log.unnamed()) <= 1
+
+
+def trimmed(group: Group, first: int) -> Member:
+    """The second member, of which a slice was given back at once."""
+    member = group.members[1]
+    pages = len(stream_of(member).log.parts())
+    octets = stream_of(member).log.octets
+    commit_as(group, "operator", 1, Trim(STREAM, first))
+    assert stream_of(member).first == first
+    assert member.machine.is_discarding
+    left = stream_of(member).log.octets
+    assert octets - left <= 2 * A_SLICE * octets // pages, "all is given back at once"
+    return member
+
+
+def has_what_is_left(member: Member, first: int) -> None:
+    member.checkpoint()
+    member.checkpoint()
+    assert bodies_of(member) == [b"%04d" % number + bytes(100) for number in range(first, MESSAGES)]
+    log = stream_of(member).log
+    stored = [part.page.location for part in log.parts() if part.page.location is not None]
+    assert member.page_store.live_bytes(STREAM) == sum(location.disk_bytes for location in stored)
+    assert log.octets == sum(location.length for location in stored) + log.tail_bytes
+
+
+def test_what_retention_takes_goes_in_slices(group: Group) -> None:
+    heard: list[None] = []
+    group.members[1].machine.watch_discards(lambda: heard.append(None))
+    member = trimmed(group, MESSAGES - 10)
+    assert heard, "nobody knows that there is something to do"
+    assert bodies_of(member) == [b"%04d" % number + bytes(100) for number in range(MESSAGES - 10, MESSAGES)]
+    discard(member)
+    has_what_is_left(member, MESSAGES - 10)
+
+
+@pytest.mark.parametrize("slices", [0, 3, 12])
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_crash_between_slices_of_retention_keeps_nothing_and_loses_nothing(
+    group: Group, slices: int, is_synced: bool
+) -> None:
+    member = trimmed(group, MESSAGES - 10)
+    discard(member, slices)
+    member.checkpoint(is_synced=is_synced)
+    member.restart(group.log)
+    discard(member)
+    has_what_is_left(member, MESSAGES - 10)
+
+
+@pytest.mark.parametrize("what", ["deleted", "replaced", "trimmed"])
+def test_what_comes_while_retention_gives_back(group: Group, what: str) -> None:
+    other = group.members[0]
+    member = trimmed(group, MESSAGES - 10)
+    if what == "trimmed":
+        commit_as(group, "operator", 2, Trim(STREAM, MESSAGES - 5))
+        discard(member)
+        has_what_is_left(member, MESSAGES - 5)
+    elif what == "replaced":
+        discard(other)
+        install(member, other)
+        discard(member)
+        has_what_is_left(member, MESSAGES - 10)
+    else:
+        commit_as(group, "operator", 2, DropQueue(STREAM))
+        discard(member)
+        member.checkpoint()
+        member.checkpoint()
+        assert member.pager.used == 0
+        assert not [name for name in member.disk.list("") if str(STREAM) in name]

@@ -149,6 +149,7 @@ class RandomStreams:
                 self.step()
                 if self.chance.random() < 0.5:
                     source.checkpoint()
+        member.discard()
         member.machine.end_install()
         member.applied = index
         member.machine.take_effects()
