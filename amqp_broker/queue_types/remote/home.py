@@ -45,26 +45,20 @@ _LOOK_MS = 5000
 
 
 class HomeVHost(Protocol):
-    """What is used of VHost: its queues, and how it publishes into them. generation: another one when the queues are
-    others."""
-
-    @property
-    def generation(self) -> int: ...
-
-    @property
-    def queues(self) -> Mapping[str, Queue]: ...
+    """What is used of VHost: how it publishes into its queues."""
 
     def publish(self, message: Message, queues: Sequence[Queue], now: int) -> int: ...
 
 
 class Home:
-    """vhosts: those of the node, by name. remove_queue deletes one of this node's queues, for good. send: its effects
-    to another node. sessions: of the nodes that use queues here. touched: those with
-    something to send."""
+    """vhosts: those of the node, by name. find_queue(id): one of its queues, as far as other nodes know them too.
+    remove_queue deletes one of this node's queues, for good. send: its effects to another node. sessions: of the nodes
+    that use queues here. touched: those with something to send."""
 
     def __init__(
         self,
         vhosts: Mapping[str, HomeVHost],
+        find_queue: Callable[[int], Queue | None],
         remove_queue: Callable[[ClassicQueue], object],
         pager: Pager,
         timers: Timers,
@@ -72,6 +66,7 @@ class Home:
         send: Send,
     ) -> None:
         self._vhosts = vhosts
+        self._find_queue = find_queue
         self._remove_queue = remove_queue
         self._pager = pager
         self._timers = timers
@@ -84,8 +79,6 @@ class Home:
         self._watched: dict[RemoteConsumer, None] = {}
         self._looks_at = 0
         self._addresses = AddressBook()
-        self._queues: dict[int, ClassicQueue] = {}
-        self._queues_known_at: list[tuple[str, int]] = []
         self._is_blocked = False
         self._is_started = False
         self._early: list[tuple[str, bytes]] = []
@@ -190,26 +183,8 @@ class Home:
 
     def find(self, queue_id: int) -> ClassicQueue | None:
         """The classic queue of this node that has this id."""
-        queue = self._queues.get(queue_id)
-        if queue is None or queue.is_deleted:
-            queue = self._look_for(queue_id)
-            if queue is None:
-                return None
-        return queue
-
-    def _look_for(self, queue_id: int) -> ClassicQueue | None:
-        vhosts = self._vhosts
-        known_at = [(name, vhost.generation) for name, vhost in vhosts.items()]
-        if known_at == self._queues_known_at:
-            return None
-        self._queues_known_at = known_at
-        self._queues = {
-            queue.queue_id: queue
-            for vhost in vhosts.values()
-            for queue in vhost.queues.values()
-            if isinstance(queue, ClassicQueue)
-        }
-        return self._queues.get(queue_id)
+        queue = self._find_queue(queue_id)
+        return queue if isinstance(queue, ClassicQueue) else None
 
     def vhost_of(self, queue: ClassicQueue) -> HomeVHost:
         """The virtual host of a queue."""
