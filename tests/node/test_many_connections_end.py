@@ -79,6 +79,7 @@ def test_they_end_a_few_in_a_turn(end: Callable[[NodeDriver], str]) -> None:
     driver, clients = crowd()
     text = end(driver)
     left = driver.node.clients.open_count
+    assert left == COUNT
     while left:
         step(driver)
         assert left - AT_ONCE <= driver.node.clients.open_count <= left
