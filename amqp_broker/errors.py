@@ -58,6 +58,11 @@ def locked(name: str, vhost: str) -> ChannelException:
     )
 
 
+def vhost_deleted(name: str) -> ConnectionException:
+    """The virtual host of an open connection is gone."""
+    return ConnectionException(ReplyCode.CONNECTION_FORCED, f"vhost '{name}' is deleted")
+
+
 def precondition_failed(text: str) -> ChannelException:
     return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 

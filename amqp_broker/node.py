@@ -45,7 +45,7 @@ from amqp_broker.flow.clients import Clients
 from amqp_broker.flow.pauses import Pauses
 from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.pending_answers import PendingAnswers
-from amqp_broker.flow.state import AWAIT_HEADER, CLOSING, ENDING
+from amqp_broker.flow.state import AWAIT_HEADER, CLOSING
 from amqp_broker.flow.turn_share import TurnShare
 from amqp_broker.leases.answer import Replies
 from amqp_broker.leases.service import Leases
@@ -56,7 +56,6 @@ from amqp_broker.management.kept_totals import KeptTotals
 from amqp_broker.management.node_counts import NodeCounts
 from amqp_broker.management.node_facts import NodeFacts
 from amqp_broker.management.system import System
-from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.quorum.groups import QuorumGroups
 from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
 from amqp_broker.queue_types.stream.page_exchange import PageExchange
@@ -70,6 +69,7 @@ from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.disk_counts import DiskCounts
 from amqp_broker.turn.file_work import FileWork
 from amqp_broker.turn.sync_job import SyncJob
+from amqp_broker.turn.task import Task
 from amqp_broker.turn.timings import Timings
 from amqp_broker.vhosts.broker import Broker
 from amqp_broker.vhosts.projection import Projection
@@ -211,15 +211,15 @@ class Node:
         self.broker = Broker(config, journal, self.store, self.timers, self.background, self.clock, random_bytes)
         self._projection = Projection(
             self.broker, self.broker.metadata, self.broker.vhosts, self.broker.declarations,
-            lambda name: self.control.close_vhost(name), lambda name: self.control.close_user(name),
+            lambda vhost: self.control.close_vhost(vhost), lambda name: self.control.close_user(name),
         )  # fmt: skip
         self._replicate(random_bytes, disk)
         self.audit = AuditLog(config, disk, self.clock, self.timers)
         self._file_work = self.audit.waiting
         self._kept_totals = KeptTotals(disk, self._file_work, self.clock, self.timers)
         self.remote_queues = RemoteQueues(
-            self.replication, self.tenants, self.broker.vhosts, self.broker.remove_queue, pager, self.timers,
-            self.background, self.clock, journal, lambda: self.alarms.is_on,
+            self.replication, self.tenants, self.broker.vhosts, self.broker.queue_by_id, self.broker.remove_queue,
+            pager, self.timers, self.background, self.clock, journal, lambda: self.alarms.is_on,
         )  # fmt: skip
         self._reply_consumers = self.broker.reply_consumers
         self._send_reply = self.tenants.register(FrameKind.DIRECT_REPLY, self._reply_consumers.receive)
@@ -603,19 +603,12 @@ class Node:
         if not self.is_ready and self.replication.is_ready:
             self._get_ready(now)
 
-    def shut_down(self, now: int) -> None:
-        """Close every connection with 320 (RabbitMQ's text)."""
+    def shut_down(self, now: int) -> Task:
+        """Close every connection with 320, in slices. Done when all have been told."""
         self.set_time(now)
-        for connection in self.clients.all():
-            if connection.state == ENDING:
-                self.control.drop(connection)
-                continue
-            self.control.close(
-                connection,
-                ReplyCode.CONNECTION_FORCED,
-                "broker forced connection closure with reason 'shutdown'",
-            )
-        self._journal.mark()
+        closing = self.control.close_all()
+        closing.when_done(lambda _: self._journal.mark())
+        return closing
 
     def set_time(self, now: int) -> None:
         """The present time, for everything that does not get it as an argument."""

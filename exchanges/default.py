@@ -5,7 +5,7 @@ It keeps no binding: it asks whether there is a queue of the name. Each router h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from exchanges.bindings import QUEUE, Destination
 from exchanges.exchange import Exchange, MessageFacts
@@ -22,6 +22,10 @@ class DefaultExchange(Exchange):
         raise ValueError(
             "the default exchange cannot be bound: each queue is bound to it by its name; use amq.direct"
         )
+
+    def reached_by_all(self, routing_keys: Sequence[str], facts: MessageFacts | None) -> list[Destination]:
+        exists = self._queue_exists
+        return [Destination(QUEUE, routing_key) for routing_key in routing_keys if exists(routing_key)]
 
     def matches(self, routing_key: str, facts: MessageFacts | None) -> list[Destination]:
         return [Destination(QUEUE, routing_key)] if self._queue_exists(routing_key) else []

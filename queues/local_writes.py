@@ -29,8 +29,8 @@ class LocalWrites(WriteGroup):
         for queue in queues:
             if queue.rejects_overflow and queue.rejects(message, now):
                 if refusing is None:
-                    refusing = []
-                refusing.append(queue)
+                    refusing = set()
+                refusing.add(queue)
                 outcome = _REFUSED
         if refusing is not None:
             accepting = [queue for queue in queues if queue not in refusing]

@@ -28,6 +28,7 @@ from amqp_broker.channel.refusals import (
     wrong_class,
 )
 from amqp_broker.channel.settlement import FEW, settle_many
+from amqp_broker.channel.wide_publish import AT_ONCE
 from amqp_broker.errors import ConnectionException
 from amqp_broker.flow.message_sizes import CLASSES
 from amqp_broker.flow.turn_share import WIDE
@@ -68,6 +69,7 @@ _BODY = 2
 
 _SEPARATE_BODY_BYTES = SEPARATE_BODY_BYTES
 _WIDE = WIDE
+_AT_ONCE = AT_ONCE
 _FEW = FEW
 
 #: So many body frames, the last of them smaller than this, are kept as one chunk.
@@ -368,6 +370,9 @@ class Channel:
             if self.is_confirming:
                 receipt = self.confirms.new_receipt()
         self.extra += len(route.queues)
+        if len(route.queues) > _AT_ONCE:
+            self.services.publisher.publish_to_many(self, route, message)
+            return
         outcome = route.publish(message, receipt, False, self.clock.now)
         if outcome:
             self.record_outcome(outcome)

@@ -2,8 +2,9 @@
 
     claims: the deliveries leave the channel -> publishes -> settlements -> the answer
 
-A short transaction does all that in the turn of its tx.commit. A long one does it in slices (queues/background.py),
-while none of its connection's frames are handled; others see what is done so far.
+A short transaction does all that in the turn of its tx.commit. A long one, or one with a message for very many queues,
+does it in slices (queues/background.py), while none of its connection's frames are handled; others see what is done so
+far.
 
 Invariants:
 1. Settlements come after all publishes: whatever cuts a commit short, what it was to replace is delivered again.
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.channel.basic_methods import settle_negatively
 from amqp_broker.channel.lifecycle import return_entries
 from amqp_broker.channel.replies import reply_when_synced
+from amqp_broker.channel.wide_publish import publish_parts
 from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.messages.facts import MessageFacts
@@ -28,6 +30,8 @@ from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from amqp_broker.channel.channel import Channel
     from amqp_broker.flow.pending_answers import PendingAnswer
     from amqp_broker.routing.routes import PublishRoute
@@ -116,6 +120,7 @@ class Commit:
         self._journal = channel.services.store.journal
         self._claims = transaction.settlements
         self._messages = transaction.messages
+        self._parts: Iterator[int] | None = None  # of a message for very many queues
         self._entries: deque[tuple[Delivery, int]] = deque()
         self._settled: dict[Queue, bool] = {}  # of what is settled: whether some is refused or put back
         self._receipt = JointReceipt()
@@ -123,10 +128,12 @@ class Commit:
         self._pending: PendingAnswer | None = None
 
     def run(self) -> None:
-        """All of it in this turn. Raises AmqpException."""
+        """All of it in this turn, unless it turns out to be much. Raises AmqpException."""
         now = self._clock.now
         while self._work(now):
-            pass
+            if self._parts is not None:
+                self.start()
+                return
         self._answer(self._end())
 
     def start(self) -> None:
@@ -164,11 +171,14 @@ class Commit:
         """One slice. Returns whether there is more to do. Raises AmqpException."""
         if self._claims:
             self._claim(now)
+        elif self._parts is not None:
+            if next(self._parts, None) is None:
+                self._parts = None
         elif self._messages:
             self._publish()
         elif self._entries:
             self._settle()
-        return bool(self._claims or self._messages or self._entries)
+        return bool(self._claims or self._parts or self._messages or self._entries)
 
     def _is_client_there(self) -> bool:
         return self._channel.is_open and not self._channel.is_closing
@@ -192,12 +202,18 @@ class Commit:
             _, message, facts, is_mandatory = self._messages.popleft()
             route = channel.route_of(message.raw)  # the present one
             is_told = is_mandatory and is_there
-            copies = publisher.route_message(channel, route, message, facts, is_told, self._receipt)
+            copies = publisher.route_message(
+                channel, route, message, facts, is_told, self._receipt, self._publish_to_many
+            )
             if route.entry is not None:
                 route.entry.count_copies(copies)
             clients.count_routed(copies)  # the channel may be gone
             if copies >= WIDE:
                 return
+
+    def _publish_to_many(self, route: PublishRoute, message: Message) -> None:
+        """What follows is for very many queues."""
+        self._parts = publish_parts(route, message, self._receipt, self._clock)
 
     def _settle(self) -> None:
         """The next entries with the same outcome."""
@@ -213,6 +229,7 @@ class Commit:
     def _give_back(self, now: int) -> None:
         """It comes to nothing more: what was claimed returns to its queues."""
         self._claims.clear()
+        self._parts = None
         self._messages.clear()
         entries = [entry for entry, _ in self._entries]
         self._entries.clear()

@@ -20,6 +20,8 @@ cdef class PublishReceipt(Receipt):
     cpdef void expect(self) except *
     @cython.locals(record=ConfirmRecord)
     cpdef void complete(self, object refusal) except *
+    @cython.locals(record=ConfirmRecord)
+    cpdef void take_outcome(self, int outcome, long long position) except *
 
 @cython.final
 cdef class Confirms:
@@ -40,6 +42,7 @@ cdef class Confirms:
     cdef int record_publish(self) except -1
     cpdef int record_outcome(self, int outcome) except -1
     cpdef PublishReceipt new_receipt(self)
+    cpdef int record_stored(self, long long position) except -1
     cdef int record_refused(self, unsigned long long number) except -1
     cpdef int record_turn(self) except -1
     @cython.locals(record=ConfirmRecord)

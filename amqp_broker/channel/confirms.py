@@ -63,6 +63,15 @@ class PublishReceipt(Receipt):
         if record.waiting == 0:
             record.confirms.record_turn()
 
+    def take_outcome(self, outcome: int, position: int) -> None:
+        """What queues on this node said that got it in slices, and are one command of those that were expected.
+        position: of the journal, which has what they have stored."""
+        if outcome == _STORED:
+            record = self.record
+            record.position = max(record.position, position)
+            record.confirms.record_stored(position)
+        self.complete(Refusal.FULL if outcome == _REFUSED else None)
+
 
 class Confirms:
     """published, confirmed: the numbers of the last publish, and of the last one that was confirmed or nacked."""
@@ -109,6 +118,10 @@ class Confirms:
         if self._turn_record is None:
             self._turn_record = ConfirmRecord(self)
         return PublishReceipt(self._turn_record, self.published)
+
+    def record_stored(self, position: int) -> None:
+        """Something that was published in an earlier turn is in the journal up to there."""
+        self._stored_position = max(self._stored_position, position)
 
     def record_refused(self, number: int) -> None:
         """A queue refused the publish with this number."""

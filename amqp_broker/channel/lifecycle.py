@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 
 def open_channel(connection: Client, channel_id: int, services: ChannelServices, clients: Clients) -> None:
-    """channel.open. Raises ConnectionException when there are too many (530)."""
+    """channel.open. Raises ConnectionException when there are too many (530), or the virtual host is deleted (320)."""
     declarer = connection.declarer
     assert declarer is not None  # the connection is open
+    declarer.vhost.check_is_there()
     session = declarer.session
     limit = session.channel_max
     if limit and len(connection.channels) >= limit:
@@ -74,7 +75,9 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
         channel.set_transaction(None)
         channel.confirms.end()
         channel.assemblies.end(channel)
-    are_many = sum(channel.places_until(0) + _count_unseen(channel) for channel in channels) > FEW
+    are_many = sum(
+        channel.places_until(0) + _count_unseen(channel) + len(channel.consumers) for channel in channels
+    ) > FEW
     parting: list[tuple[Queue, Departure]] | None = [] if are_many else None
     for channel in channels:
         _stop_consumers(channel, queues, parting)

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.auth.permissions import Action
+from amqp_broker.channel.wide_publish import AT_ONCE, publish_in_slices
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
 from amqp_broker.flow.turn_share import LONG_WAY
 from amqp_broker.messages.facts import (
@@ -31,6 +32,8 @@ from queues.message import Address, Message
 from queues.outcomes import PublishOutcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amqp_broker.channel.channel import Channel
     from amqp_broker.channel.consumer import ChannelConsumer
     from amqp_broker.routing.taps import Details
@@ -64,8 +67,9 @@ class Publisher:
 
     def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
         """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
-        (403, 404)."""
+        (403, 404), and ConnectionException once the virtual host is deleted."""
         vhost = channel.vhost
+        vhost.check_is_there()
         session = channel.session
         split = 1 + raw[0]
         exchange = raw[1:split].decode("utf-8", "surrogateescape")
@@ -119,7 +123,10 @@ class Publisher:
             channel.services.turn_share.note(channel.connection, LONG_WAY)
             return
         receipt = channel.confirms.new_receipt() if channel.is_confirming else None
-        copies = self.route_message(channel, route, message, facts, channel.is_mandatory, receipt)
+        copies = self.route_message(
+            channel, route, message, facts, channel.is_mandatory, receipt,
+            lambda found, given: self.publish_to_many(channel, found, given),
+        )  # fmt: skip
         channel.count_copies(copies)
         # Not in a commit, which is parked for an answer of its own.
         channel.services.turn_share.note(channel.connection, max(copies, LONG_WAY))
@@ -132,9 +139,10 @@ class Publisher:
         facts: MessageFacts,
         is_mandatory: bool,
         receipt: Receipt | None,
+        to_many: Callable[[PublishRoute, Message], None],
     ) -> int:
         """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it
-        in queues that tell nobody else. Returns to how many queues it went."""
+        in queues that tell nobody else. Returns to how many queues it goes. to_many: hands it to very many."""
         vhost = channel.vhost
         if route.entry is None:
             self._publish_specially(channel, route, message, facts)
@@ -153,17 +161,33 @@ class Publisher:
         if found.queues:
             if found.pacing:
                 channel.connection.record_homes(found.pacing, message)
-            outcome = found.publish(message, receipt, False, channel.clock.now)
-            if outcome:
-                channel.record_outcome(outcome)
-            if outcome == REFUSED_OUTCOME and vhost.taps is not None:
-                refusing = [queue.name for queue in found.queues]
-                vhost.taps.happened(channel.clock.now, REFUSED, message, {"queues": refusing})
+            if len(found.queues) > AT_ONCE:
+                to_many(found, message)
+            else:
+                outcome = found.publish(message, receipt, False, channel.clock.now)
+                if outcome:
+                    channel.record_outcome(outcome)
+                self._observe(channel, found, message, outcome)
         elif not delayed:
             self.record_unroutable(channel, message, is_mandatory)
             if is_mandatory:
                 channel.return_message(message)
         return len(found.queues)
+
+    def publish_to_many(self, channel: Channel, route: PublishRoute, message: Message) -> None:
+        """Hand the message that a channel has published last to the queues of a route, which are very many."""
+        receipt = channel.confirms.new_receipt() if channel.is_confirming else None
+        publish_in_slices(
+            channel, route, message, receipt, lambda outcome: self._observe(channel, route, message, outcome)
+        )
+
+    @staticmethod
+    def _observe(channel: Channel, route: PublishRoute, message: Message, outcome: int) -> None:
+        """Somebody may want to know of messages that are refused."""
+        taps = channel.vhost.taps
+        if outcome == REFUSED_OUTCOME and taps is not None:
+            refusing = [queue.name for queue in route.queues]
+            taps.happened(channel.clock.now, REFUSED, message, {"queues": refusing})
 
     def record_unroutable(self, channel: Channel, message: Message, is_returned: bool) -> None:
         """A message went to no queue."""

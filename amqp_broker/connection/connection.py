@@ -18,7 +18,7 @@ import cython
 
 from amqp_broker.channel.channel import Channel
 from amqp_broker.channel.refusals import unexpected_frame
-from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
+from amqp_broker.errors import AmqpException, ChannelException, ConnectionException, vhost_deleted
 from amqp_broker.flow.client import Client
 from amqp_broker.flow.reason import HANDLING
 from amqp_broker.flow.state import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN
@@ -190,6 +190,9 @@ class Connection(Client):
         self.current = channel
         self.serving = index
         if channel is not None and (channel.is_closing or not channel.is_open):
+            return
+        if channel is not None and channel.vhost.is_deleted:
+            self.control.on_connection_exception(self, vhost_deleted(channel.vhost.name))
             return
         try:
             answer()

@@ -12,23 +12,29 @@ from typing import TYPE_CHECKING
 from amqp_broker.channel import audited, handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
 from amqp_broker.connection.connection import Connection
-from amqp_broker.errors import AmqpException, ChannelException, ConnectionException
+from amqp_broker.errors import AmqpException, ChannelException, ConnectionException, vhost_deleted
 from amqp_broker.flow.state import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode, reply_text
 from amqp_broker.protocol.errors import MethodDecodeError, UnknownMethod
 from amqp_broker.settings.log_format import about
+from amqp_broker.turn.task import Task
+from queues.background import SLICE
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amqp_broker.channel.channel import Channel
     from amqp_broker.channel.services import ChannelServices
     from amqp_broker.connection.handshake import Handshake
     from amqp_broker.connection.steering import Steering
     from amqp_broker.flow.client import OpenConnection
     from amqp_broker.flow.clients import Clients
+    from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
+    from amqp_broker.turn.task import Steps
 
 log = logging.getLogger("amqp_broker.connection")
 
@@ -38,8 +44,8 @@ _HANDSHAKE_METHODS = (c.CONNECTION_START_OK, c.CONNECTION_SECURE_OK, c.CONNECTIO
 _AUDITED_CLASSES = (c.CLASS_EXCHANGE, c.CLASS_QUEUE)
 #: Octets of a frame besides its payload.
 _FRAME_BYTES = 8
-#: So many connections of a deleted user are closed in one slice.
-_CLOSED_AT_ONCE = 8
+#: What it costs of a slice to close a connection; to look at one is 1.
+_CLOSING_COST = 15
 _CHANNEL_OPEN = methods.ChannelOpen.index
 _CHANNEL_CLOSE = methods.ChannelClose.index
 _CHANNEL_CLOSE_OK = methods.ChannelCloseOk.index
@@ -146,6 +152,7 @@ class Control:
     def on_channel_method(self, channel: Channel, payload: bytes) -> None:
         """A method on an open channel."""
         method = self._decode(payload)
+        channel.vhost.check_is_there()
         handler = handlers.HANDLERS.get(method.index)
         connection: OpenConnection = channel.connection
         if connection.steered is not None and self._steering is not None and self._steering.goes_first(channel, method):
@@ -231,26 +238,48 @@ class Control:
         )
         self._await_end(connection, CLOSING)
 
-    def close_vhost(self, name: str) -> None:
-        """Close the connections to a virtual host that is deleted."""
-        for connection in self._clients.all():
-            if connection.vhost is not None and connection.vhost.name == name:
-                self.close(connection, ReplyCode.CONNECTION_FORCED, f"vhost '{name}' is deleted")
+    def close_vhost(self, vhost: VHost) -> Steps:
+        """Close the connections to a virtual host that is deleted, a few in a slice. Who says something before is
+        closed then (VHost.check_is_there)."""
+        error = vhost_deleted(vhost.name)
+        return self._close_each(
+            self._clients.all(), lambda connection: connection.vhost is vhost, error.explanation
+        )
 
     def close_user(self, name: str) -> None:
-        """Close the open connections of a user who is deleted, and those where he is somebody else: a few now, the rest
-        in slices. Its permissions are gone already."""
-        clients = self._clients
-        acting = [each for users in clients.users.values() for each in users if each.session.acting == name]
-        leaving = deque([*clients.of_user(name), *acting])
+        """Close the open connections of a user who is deleted, and those where he is somebody else, in slices. Its
+        permissions are gone already."""
 
-        def close_some(now: int) -> bool:
-            for _ in range(min(_CLOSED_AT_ONCE, len(leaving))):
-                self.close(leaving.popleft(), ReplyCode.CONNECTION_FORCED, f"user '{name}' is deleted")
-            return bool(leaving)
+        def is_meant(connection: OpenConnection) -> bool:
+            session = connection.session
+            return connection.state == OPEN and session is not None and name in (session.user, session.acting)
 
-        if close_some(self._clock.now):
-            self._services.background.add(close_some)
+        steps = self._close_each(self._clients.all(), is_meant, f"user '{name}' is deleted")
+        Task(self._services.background, steps)
+
+    def close_all(self) -> Task:
+        """Close every connection, as the node stops (RabbitMQ's text), in slices. Done when all have been told."""
+        text = "broker forced connection closure with reason 'shutdown'"
+        return Task(self._services.background, self._close_each(self._clients.all(), lambda connection: True, text))
+
+    def _close_each(
+        self, connections: list[OpenConnection], is_meant: Callable[[OpenConnection], bool], text: str
+    ) -> Steps:
+        """Those of them that are meant, with 320."""
+        cost, left = 0, deque(connections)
+        connections.clear()
+        while left:  # each is let go of in its slice
+            connection = left.popleft()
+            if is_meant(connection):
+                cost += _CLOSING_COST
+                if connection.state == ENDING:
+                    self.drop(connection)
+                else:
+                    self.close(connection, ReplyCode.CONNECTION_FORCED, text)
+            cost += 1
+            if cost >= SLICE:
+                cost = 0
+                yield None
 
     def on_client_close(self, connection: Connection) -> None:
         """connection.close from the client: everything is released, the answer is the last thing that is said. The

@@ -202,6 +202,9 @@ class Steering:
         """Whether it has, or does, something with which it cannot move, and which will not be over soon."""
         if connection.state != OPEN or connection.steered is None or connection.declarer is None:
             return True
+        vhost = connection.vhost
+        if vhost is None or vhost.is_deleted:  # another one of its name may be there
+            return True
         if len(connection.channels) > MOST_CHANNELS or len(connection.pending) > MOST_PENDING_BYTES:
             return True
         if connection.partial_left or connection.late_cancels is not None or connection.declarer.exclusive_queues:

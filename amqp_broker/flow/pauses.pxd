@@ -15,6 +15,7 @@ cdef class Pauses:
     cdef object _home_backlog
     cdef public bint is_alarmed
     cdef list _told
+    cdef dict _untold
     cdef bint _is_letting_in
 
     @cython.locals(reading=list)

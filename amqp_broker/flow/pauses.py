@@ -15,6 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from amqp_broker.flow.reason import HANDLING, Reason
@@ -32,6 +33,8 @@ _REPLIES = int(Reason.OUTPUT | Reason.REPLIES)
 _HANDLING = HANDLING
 _CLOSING = CLOSING
 _CLOSED = CLOSED
+#: So many publishers are told of an alarm in one slice.
+_TOLD = 32
 
 
 class Pauses:
@@ -51,6 +54,7 @@ class Pauses:
         self._home_backlog: int | None = None
         self.is_alarmed = False
         self._told: list[str] = []
+        self._untold: dict[OpenConnection, None] = {}
         self._is_letting_in = False
 
     # -- reasons ---------------------------------------------------------------------------------------------------
@@ -140,12 +144,24 @@ class Pauses:
         return self._is_letting_in
 
     def tell(self, blocking: list[str]) -> None:
-        """blocking: what has an alarm, this node or others, by name. Publishers are told what has changed."""
+        """blocking: what has an alarm, this node or others, by name. Publishers are told what has changed, the first of
+        them now, very many in slices. `notify` says what is true when it is called, and nothing twice."""
         if blocking != self._told:
             self._told = blocking
             self.is_alarmed = bool(blocking)
-            for client in list(self.publishers):
+            is_telling = bool(self._untold)
+            self._untold = dict(self.publishers)
+            if self._tell_some(0) and not is_telling:
+                self._background.add(self._tell_some)
+
+    def _tell_some(self, now: int) -> bool:
+        """A slice of `tell`. Returns whether there are more."""
+        untold = self._untold
+        for client in list(islice(untold, _TOLD)):
+            del untold[client]
+            if client in self.publishers:
                 self.notify(client)
+        return bool(untold)
 
     # -- the driver ------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,9 @@ LONG_WAY = REQUEST = 16
 #: One that changes queues, exchanges and bindings.
 _CHANGE = 100
 _CHANGING = (c.CLASS_QUEUE, c.CLASS_EXCHANGE)
+#: So many of those that rest go on in one turn, however little they have to be done.
+_RESUMED = 512
+_SHARE = int(Reason.SHARE)
 
 
 class TurnShare:
@@ -61,7 +64,7 @@ class TurnShare:
         self.copies += copies
         if not self._is_used_up() or connection.is_parked:
             return
-        self._pauses.pause(connection, Reason.SHARE)
+        self._pauses.pause(connection, _SHARE)
         self.resting.append(connection)
 
     def _is_used_up(self) -> bool:
@@ -70,7 +73,7 @@ class TurnShare:
     def tick(self, now: int) -> None:
         """Due at once, if somebody rests: they have a share of their own, in order; who is parked again stands last."""
         self.copies = 0
-        for _ in range(len(self.resting)):
-            self._pauses.resume(self.resting.popleft(), Reason.SHARE, now)
+        for _ in range(min(_RESUMED, len(self.resting))):
+            self._pauses.resume(self.resting.popleft(), _SHARE, now)
             if self._is_used_up():
                 break

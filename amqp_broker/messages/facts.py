@@ -34,6 +34,19 @@ class MessageFacts:
         found = self.properties.headers
         return _EMPTY if found is None else found
 
+    @cached_property
+    def copies(self) -> list[str]:
+        """See copy_keys: a message may have thousands."""
+        keys: list[str] = []
+        for name in ("CC", "BCC"):
+            if name not in self.headers:
+                continue
+            value = self.headers[name]
+            if not isinstance(value, list) or set(map(type, value)) - {str}:
+                raise ValueError(f"unexpected type of header '{name}': it has to be an array of strings")
+            keys.extend(value)
+        return keys
+
     @property
     def headers_raw(self) -> bytes | None:
         """The octets of the headers table, without their length; None when there is none."""
@@ -90,14 +103,6 @@ def with_properties(message: Message, properties: bytes) -> Message:
 
 def copy_keys(facts: MessageFacts) -> list[str]:
     """The routing keys in the headers CC and BCC. Raises ValueError when one is not an array of strings."""
-    keys: list[str] = []
-    for name in ("CC", "BCC"):
-        if name not in facts.headers:
-            continue
-        value = facts.headers[name]
-        if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
-            raise ValueError(f"unexpected type of header '{name}': it has to be an array of strings")
-        keys.extend(value)
-    return keys
+    return facts.copies
 
 

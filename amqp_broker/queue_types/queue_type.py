@@ -220,7 +220,7 @@ class QueueType:
         """A policy of its virtual host was changed."""
 
     def vhost_deleted(self, queue: Queue) -> None:
-        """Its virtual host is gone, and soon it is: nothing expires any more, and what it gives up is for nobody."""
+        """Its virtual host is gone, and now it is: nothing expires any more, and what it gives up is for nobody."""
         queue.is_deleted = True
 
     def delete(self, queue: Queue) -> int:

@@ -220,6 +220,8 @@ class DeadLetters:
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
             return None
+        if not queue.is_deleted and vhost.queues.get(queue.name) is not queue:
+            return None  # its own is gone, and this is another one of that name
         letter_route = LetterRoute(queue, vhost, exchange)
         if not queue.is_deleted:
             if len(self._letter_routes) >= _MOST_WAYS:

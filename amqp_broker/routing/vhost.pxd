@@ -10,6 +10,7 @@ cdef class VHost:
     cdef public MessageStore store
     cdef public long long generation
     cdef public long long forgotten
+    cdef public bint is_deleted
     cdef public dict queues
     cdef public object queue_names
     cdef public object router

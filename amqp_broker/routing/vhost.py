@@ -7,7 +7,9 @@ Invariants:
 2. What is in a RouteTable, or shared, holds. A change takes out what it can touch, and no more: a permission what the
    user has, a binding the routes from where its exchange is reached (Router tells which), a queue those that lead to
    it.
-3. Routes by headers are of the virtual host, as what a user may do is asked before them. All that are kept take at most
+3. Once it is deleted, no route of it is found and no method on it is handled: a client whose connection is not closed
+   yet hears of it at the next thing it says (`check_is_there`).
+4. Routes by headers are of the virtual host, as what a user may do is asked before them. All that are kept take at most
    `_HEADER_OCTETS`; one more, and all are forgotten. They go with the routes of their address.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amqp_broker.errors import vhost_deleted
 from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.routes import HeaderRoutes, PublishRoute, RouteTable, groups_of, publish_to_groups
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 #: What routes by headers may take in memory, more or less; of headers with at most so many octets.
 _HEADER_OCTETS = 8 << 20
 _REMEMBERED_OCTETS = 1024
+#: Routes to more queues than this are not shared by addresses.
+_SHARED_QUEUES = 1024
 # What one takes besides its headers, and by the queue.
 _ROUTE_OCTETS = 300
 _QUEUE_OCTETS = 8
@@ -42,12 +47,14 @@ _QUEUE_OCTETS = 8
 
 class VHost:
     """max_cached_routes: how many routes are remembered. later: takes what is done in slices. forgotten: how often all
-    routes were forgotten. queue_names: of `queues`, in their order."""
+    routes were forgotten. queue_names: of `queues`, in their order. is_deleted: it is no more, and what is in it is
+    being given back."""
 
     def __init__(self, name: str, store: MessageStore, max_cached_routes: int, later: Later = at_once) -> None:
         self.name = name
         self.store = store
         self.generation = 1
+        self.is_deleted = False
         self.queues: dict[str, Queue] = {}
         self.queue_names: SortedKeys[str] = SortedKeys()
         self.dead_letters: list[Queue] = []
@@ -74,6 +81,16 @@ class VHost:
         self._filled: dict[HeaderRoutes, None] = {}
         self._header_octets = 0
         self.router = Router(self.queues.__contains__, self._touched, later)
+
+    def delete(self) -> None:
+        """It is no more."""
+        self.is_deleted = True
+        self.changed()
+
+    def check_is_there(self) -> None:
+        """Raises ConnectionException (320) where it is no more."""
+        if self.is_deleted:
+            raise vhost_deleted(self.name)
 
     def find_queue(self, name: str) -> Queue | None:
         """The queue of that name, None where there is none."""
@@ -138,7 +155,9 @@ class VHost:
 
     def route_to(self, entry: ExchangeEntry, names: list[str]) -> PublishRoute:
         """The plain route from an exchange to the queues of these names, as far as they are there. Many addresses
-        share it."""
+        share it, unless they are very many: to put it under the name of each takes long."""
+        if len(names) > _SHARED_QUEUES:
+            return self.unshared_route(entry, names)
         key = (entry.name, *names)
         route = self._shared.get(key)
         if route is None:
@@ -170,7 +189,7 @@ class VHost:
         return found
 
     def unshared_route(self, entry: ExchangeEntry, names: list[str]) -> PublishRoute:
-        """As `route_to`, for one message: nobody remembers it."""
+        """As `route_to`: it is of one address, or of one message."""
         queues = [self.queues[name] for name in names if name in self.queues]
         return PublishRoute(entry, queues, True, self.generation)
 

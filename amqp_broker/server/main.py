@@ -397,12 +397,14 @@ class Run:
     async def _close_connections(self) -> None:
         """Close all clients with 320 and give them a moment to answer."""
         config, node, driver = self._config, self._node, self._driver
-        node.shut_down(driver.now())
+        closing = node.shut_down(driver.now())
         driver.wants_turn()
         deadline = time.monotonic() + config.shutdown_timeout_ms / 1000
         # Clients leave one by one, and nothing goes on but the end: not worth an event of the node's.
         clients = node.clients
-        while clients.connections and time.monotonic() < deadline and not driver.has_failed:  # noqa: ASYNC110
+        while clients.connections and time.monotonic() < deadline and not driver.has_failed:
+            if not closing.is_done:  # the moment begins when the last has been told
+                deadline = time.monotonic() + config.shutdown_timeout_ms / 1000
             await asyncio.sleep(0.01)
         for connection in clients.all():
             if connection.transport is not None:

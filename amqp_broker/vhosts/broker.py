@@ -8,6 +8,7 @@ the run-time side with the verbs of this module. At a start the run-time side is
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -389,34 +390,39 @@ class Broker:
         vhost.changed()
         return vhost
 
-    def forget_vhost(self, name: str, is_own: bool) -> Task:
-        """Take a virtual host with all that is in it out of the run-time side; it has no connections any more. It is
-        gone at once, and what its queues hold is given back in slices; done when all of it is. is_own: this node wanted
-        it, and counts its queues."""
+    def forget_vhost(self, name: str, is_own: bool, close: Callable[[VHost], Steps]) -> Task:
+        """Take a virtual host with all that is in it out of the run-time side. It is gone at once, for whoever looks
+        for it; its connections are closed, and then what its exchanges and queues hold is given back, all of that in
+        slices. Done when all is. is_own: this node wanted it, and counts its queues."""
         vhost = self.vhosts.pop(name)
         self.vhost_names.discard(name)
-        for queue in vhost.queues.values():
-            self._type_of(queue).vhost_deleted(real_of(queue))
-        for delayed in vhost.delayed.values():
-            delayed.delete()
         self.apps.forget_vhost(name)
-        vhost.changed()
-        return Task(self.background, self._forget_queues(vhost, is_own))
+        vhost.delete()
+        return Task(self.background, self._give_back(vhost, is_own, close(vhost)))
 
-    def _forget_queues(self, vhost: VHost, is_own: bool) -> Steps:
-        for queue in list(vhost.queues.values()):
+    def _give_back(self, vhost: VHost, is_own: bool, closing: Steps) -> Steps:
+        yield from closing
+        for delayed in list(vhost.delayed.values()):
+            delayed.delete()
+            yield None
+        queues = deque(vhost.queues.values())
+        while queues:  # each is let go of in its slice
+            queue = queues.popleft()
+            queue_type = self._type_of(queue)
+            queue_type.vhost_deleted(real_of(queue))
             self.forget_queue(vhost, queue)
             if is_own and not queue.declaration.part_of:
                 self.count_deleted(queue)
-            self._type_of(queue).forget(queue.queue_id)
+            queue_type.forget(queue.queue_id)
             yield None
         vhost.router.tell_nobody()
 
     def access_changed(self, user: str, name: str | None) -> None:
         """A user, or what one may do in a virtual host (None: in all), changed: what publishers remember of routes
         includes permissions."""
-        for vhost in self.vhosts.values():
-            if name is None or vhost.name == name:
+        for each in self.vhosts if name is None else (name,):
+            vhost = self.vhosts.get(each)
+            if vhost is not None:
                 vhost.access_changed(user)
 
     # -- exchanges and queues at run time ----------------------------------------------------------------------------
@@ -546,6 +552,8 @@ class Broker:
             yield before
         vhost.look_now()
         for queue in list(vhost.queues.values()):
+            if vhost.is_deleted:
+                return
             if not queue.is_deleted:
                 self._type_of(queue).policies_changed(queue, self.clock.now)
             yield None
@@ -590,8 +598,9 @@ class Broker:
     # -- for queue types (TypeHost) and groups (GroupHost) -------------------------------------------------------------
 
     def remove_queue(self, queue: Queue) -> None:
-        """Delete a queue whose virtual host is there, for good: nobody needs it any more."""
-        self.declarations.remove_queue(self.vhosts[queue.declaration.vhost], queue)
+        """Delete a queue for good, as nobody needs it any more, unless it goes with its virtual host."""
+        if self.is_there(queue):
+            self.declarations.remove_queue(self.vhosts[queue.declaration.vhost], queue)
 
     def is_there(self, queue: Queue) -> bool:
         """Whether a queue is in its virtual host."""
@@ -632,6 +641,12 @@ class Broker:
         """See TypeHost."""
         found = self.vhosts.get(vhost)
         return found.queues.get(name) if found is not None else None
+
+    def queue_by_id(self, queue_id: int) -> Queue | None:
+        """The queue of this id, of those that other nodes know too."""
+        record = self.metadata.queue_by_id(queue_id)
+        found = self.find_queue(record.vhost, record.name) if record is not None else None
+        return found if found is not None and found.queue_id == queue_id else None
 
     def link_to(self, home: str) -> HomeLink:
         """See TypeHost."""

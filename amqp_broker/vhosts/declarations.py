@@ -10,6 +10,7 @@ differs). What is removed goes at once, and its Proposal is returned: the client
 from __future__ import annotations
 
 import base64
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.auth.permissions import Action
@@ -321,14 +322,17 @@ class Declarations:
         Task(self._broker.background, self._remove_condemned(vhost, queues))
 
     def _remove_condemned(self, vhost: VHost, queues: list[Queue]) -> Steps:
-        for number, queue in enumerate(queues, 1):
-            if queue in self._condemned:
-                self._condemned.discard(queue)
-                is_there = vhost.queues.get(queue.name) is queue
-                if is_there and self._broker.has(vhost):
-                    self.remove_queue(vhost, queue)
-            if number % _QUEUES_AT_ONCE == 0:
-                yield None
+        left = deque(queues)
+        queues.clear()  # each is let go of in its slice
+        while left:
+            for _ in range(min(_QUEUES_AT_ONCE, len(left))):
+                queue = left.popleft()
+                if queue in self._condemned:
+                    self._condemned.discard(queue)
+                    is_there = vhost.queues.get(queue.name) is queue
+                    if is_there and self._broker.has(vhost):
+                        self.remove_queue(vhost, queue)
+            yield None
 
     def remove_abandoned(self, vhost: VHost, sources: list[str]) -> Proposal | None:
         """Those of the exchanges go that are auto-delete and have lost their last binding. Returns the last of the

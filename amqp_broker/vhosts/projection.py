@@ -16,7 +16,7 @@ from amqp_broker.metadata.partitions import partition_name
 from amqp_broker.protocol.fields import decode_table
 from amqp_broker.queue_types.held_queue import HeldQueue
 from amqp_broker.queue_types.register import UnsupportedQueueType
-from amqp_broker.turn.task import Task
+from amqp_broker.turn.task import Steps, Task
 from amqp_broker.vhosts.rehomed import take_place
 from exchanges.bindings import EXCHANGE, Destination
 from queues.arguments import ArgumentError, WrongArgument
@@ -33,7 +33,7 @@ log = logging.getLogger("amqp_broker.cluster")
 class Projection:
     """is_live: the virtual hosts were built (Broker.start); before that, there is nothing to be kept true.
 
-    close_vhost, close_user: end the connections to the virtual host, or of the user, of that name.
+    close_vhost: the steps that end the connections to a virtual host; close_user: ends those of the user of that name.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Projection:
         metadata: Metadata,
         vhosts: dict[str, VHost],
         declarations: Declarations,
-        close_vhost: Callable[[str], None],
+        close_vhost: Callable[[VHost], Steps],
         close_user: Callable[[str], None],
     ) -> None:
         self._broker = broker
@@ -112,8 +112,7 @@ class Projection:
         if verb == "put" and name not in self._vhosts:
             broker.build_vhost(name)
         elif verb == "delete" and name in self._vhosts:
-            self._close_vhost(name)
-            return broker.forget_vhost(name, is_own)
+            return broker.forget_vhost(name, is_own, self._close_vhost)
         return None
 
     # -- what is declared ----------------------------------------------------------------------------------------------

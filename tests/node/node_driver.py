@@ -208,10 +208,12 @@ class NodeDriver:
         self.clients.append(client)
         return client
 
-    def client(self, *channel_ids: int, heartbeat: int = 0, capabilities: Sequence[str] = ()) -> Client:
+    def client(
+        self, *channel_ids: int, heartbeat: int = 0, capabilities: Sequence[str] = (), vhost: str = "/"
+    ) -> Client:
         """A client with open channels."""
         client = self.raw_client()
-        client.send_octets(handshake_octets(heartbeat, capabilities))
+        client.send_octets(handshake_octets(heartbeat, capabilities, vhost=vhost))
         for channel_id in channel_ids:
             client.send(channel_id, methods.ChannelOpen())
         self.turn()
@@ -223,8 +225,9 @@ class NodeDriver:
 
 
 def handshake_octets(
-    heartbeat: int = 0, capabilities: Sequence[str] = (), frame_max: int = 4096, channel_max: int = 100
-) -> bytes:
+    heartbeat: int = 0, capabilities: Sequence[str] = (), frame_max: int = 4096, channel_max: int = 100,
+    vhost: str = "/",
+) -> bytes:  # fmt: skip
     """All that a client says until the connection is open."""
     properties = Table({"capabilities": dict.fromkeys(capabilities, True)})
     return PROTOCOL_HEADER + b"".join(
@@ -232,7 +235,7 @@ def handshake_octets(
         for method in (
             methods.ConnectionStartOk(properties, "PLAIN", f"\0{USER}\0{PASSWORD}".encode(), "en_US"),
             methods.ConnectionTuneOk(channel_max, frame_max, heartbeat),
-            methods.ConnectionOpen("/"),
+            methods.ConnectionOpen(vhost),
         )
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amqp_broker.protocol import methods
 from tests.node.node_driver import NodeDriver, consume, declare, publish_octets, small_config
+from tests.node.one_slice import OneSlice
 
 TOLD = ["connection.blocked"]
 COUNT = methods.QueueDeclare(0, "a", True, False, False, False, False, {})
@@ -130,3 +131,29 @@ def test_a_turn_looks_at_none_that_have_nothing_to_do_with_it() -> None:
     driver.wait(5000)
     assert client.names() == ["queue.declare-ok"]
     assert not others[0].connection.is_paused
+
+
+def test_very_many_publishers_are_told_in_slices() -> None:
+    """Each hears what is true when it is its turn: who has not heard of an alarm does not hear of its end."""
+    driver = NodeDriver()
+    clients = [driver.client(1, capabilities=TOLD) for _ in range(100)]
+    clients[0].send(1, declare("a", durable=False))
+    for client in clients:
+        client.publish(1, "a", b"x", persistent=False)
+    driver.settle()
+    for client in clients:
+        client.take()
+    driver.node.background.set_pace(OneSlice())
+    driver.node.alarms.disk_full(True)
+    driver.turn()
+    assert [client.names() for client in clients].count(["connection.blocked"]) == 32
+    driver.turn()
+    assert [client.names() for client in clients].count(["connection.blocked"]) == 32
+    driver.node.alarms.disk_full(False)
+    for _ in range(10):
+        driver.turn()
+    assert [client.names() for client in clients].count(["connection.unblocked"]) == 64
+    driver.node.alarms.disk_full(True)
+    for _ in range(10):
+        driver.turn()
+    assert all(client.names() == ["connection.blocked"] for client in clients)

@@ -94,6 +94,7 @@ def test_a_shutdown_is_no_warning(lines: Lines) -> None:
     named(driver)
     lines.take()
     driver.node.shut_down(driver.now)
+    driver.turn()
     ((level, text),) = lines.take()
     assert level == logging.INFO
     assert text.startswith(f"{WHO} ended: closed by the broker with 320 CONNECTION_FORCED")

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from amqp_broker.channel.settlement import FEW
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
@@ -197,3 +198,26 @@ def test_an_ack_at_the_limit_of_a_channel_costs_the_same_however_many_share_it()
         delivered = [event.method.consumer_tag for event in client.take()]
         assert delivered == names[1:11], "they take turns"
     assert calls[0] == calls[1]
+
+
+def test_those_of_a_quorum_queue_tell_its_log_a_few_in_a_turn() -> None:
+    """Also where they hold nothing."""
+    driver = NodeDriver(small_config(max_turn_copies=10**9))
+    client = driver.client(1)
+    client.send(1, declare("q", x_queue_type="quorum"))
+    driver.settle()
+    for number in range(FEW + 1):
+        client.send(1, methods.BasicConsume(0, "q", f"c{number}", False, False, False, True, Table({})))
+        if number % 20 == 0:
+            driver.settle()
+    driver.settle()
+    owners = driver.queue("q").sink.delivery_owners
+    left = len(owners)
+    assert left == FEW + 1
+    driver.node.background.set_pace(OneSlice())
+    driver.node.connection_lost(client.connection, driver.now)
+    while left:
+        if driver.turn().wants_sync and (job := driver.node.take_sync()) is not None:
+            driver.synced(job)
+        assert len(owners) >= left - 20
+        left = len(owners)

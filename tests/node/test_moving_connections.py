@@ -15,6 +15,7 @@ from amqp_broker.protocol.fields import Table
 from tests.example_counts import examples
 from tests.node.node_driver import Client, consume, declare, frame_octets, publish_octets
 from tests.node.worker_world import SocketClient, WorkerWorld
+from tests.simulation.settings import USER
 
 A, B = "n1", "n1/1"
 
@@ -268,7 +269,7 @@ def test_what_the_client_is_told_meanwhile_ends_the_move(world: WorkerWorld) -> 
 
 def test_who_is_closed_meanwhile_does_not_move(world: WorkerWorld) -> None:
     client = begin_to_move(world)
-    world.nodes[A].node.control.close_vhost("/")
+    world.nodes[A].node.control.close_user(USER)
     world.settle()
     assert world.where(client) == A
     assert client.names() == ["connection.close"]

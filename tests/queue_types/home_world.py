@@ -37,7 +37,14 @@ class HomeWorld:
     def new_home(self) -> Home:
         """A home of the node that nobody has used, in place of its own."""
         node, broker = self.node, self.node.broker
-        return Home(broker.vhosts, broker.remove_queue, node.store.pager, node.timers, node.clock, self._send)
+        return Home(
+            broker.vhosts, self._find, broker.remove_queue, node.store.pager, node.timers, node.clock, self._send
+        )
+
+    def _find(self, queue_id: int) -> Any:
+        """As in a cluster, where the metadata have every queue: this node is alone, and they have the durable ones."""
+        there = self.node.broker.vhosts["/"].queues.values()
+        return next((queue for queue in there if queue.queue_id == queue_id), None)
 
     def _send(self, node: str, payload: bytes) -> bool:
         self.sent.setdefault(node, []).append(payload)

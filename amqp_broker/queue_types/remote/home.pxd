@@ -7,6 +7,7 @@ from queues.quorum.batch_reader cimport BatchReader
 
 cdef class Home:
     cdef object _vhosts
+    cdef object _find_queue
     cdef object _remove_queue
     cdef Pager _pager
     cdef object _timers
@@ -19,8 +20,6 @@ cdef class Home:
     cdef dict _watched
     cdef long long _looks_at
     cdef AddressBook _addresses
-    cdef dict _queues
-    cdef list _queues_known_at
     cdef dict _held
     cdef public dict withheld
     cdef bint _is_blocked
@@ -36,5 +35,4 @@ cdef class Home:
     cdef void _close(self, str node) except *
     @cython.locals(session=HomeSession, touched=dict)
     cpdef int end_turn(self, long long position, bint is_blocked, long long now) except -1
-    @cython.locals(queue=ClassicQueue)
     cpdef ClassicQueue find(self, unsigned long long queue_id)

@@ -46,26 +46,21 @@ _LOOK_MS = 5000
 
 
 class HomeVHost(Protocol):
-    """What is used of VHost: its queues, and how it publishes into them. generation: another one when the queues are
-    others."""
-
-    @property
-    def generation(self) -> int: ...
-
-    @property
-    def queues(self) -> Mapping[str, Queue]: ...
+    """What is used of VHost: how it publishes into its queues."""
 
     def publish(self, message: Message, queues: Sequence[Queue], now: int) -> int: ...
 
 
 class Home:
-    """vhosts: those of the node, by name. remove_queue deletes one of this node's queues, for good. send: its effects
-    to another node. sessions: of the nodes that use queues here. touched: those with
-    something to send. withheld: ids of queues that have left, or are about to."""
+    """vhosts: those of the node, by name. find_queue(id): one of its queues, as far as other nodes know them too.
+    remove_queue deletes one of this node's queues, for good. send: its effects to another node. sessions: of the nodes
+    that use queues here. touched: those with something to send. withheld: ids of queues that have left, or are about
+    to."""
 
     def __init__(
         self,
         vhosts: Mapping[str, HomeVHost],
+        find_queue: Callable[[int], Queue | None],
         remove_queue: Callable[[ClassicQueue], object],
         pager: Pager,
         timers: Timers,
@@ -73,6 +68,7 @@ class Home:
         send: Send,
     ) -> None:
         self._vhosts = vhosts
+        self._find_queue = find_queue
         self._remove_queue = remove_queue
         self._pager = pager
         self._timers = timers
@@ -85,8 +81,6 @@ class Home:
         self._watched: dict[RemoteConsumer, None] = {}
         self._looks_at = 0
         self._addresses = AddressBook()
-        self._queues: dict[int, ClassicQueue] = {}
-        self._queues_known_at: list[tuple[str, int]] = []
         self._held: dict[int, ClassicQueue] = {}
         self.withheld: dict[int, None] = {}
         self._is_blocked = False
@@ -193,29 +187,12 @@ class Home:
 
     def find(self, queue_id: int) -> ClassicQueue | None:
         """The classic queue of this node that has this id."""
-        queue = self._queues.get(queue_id)
-        if queue is None or queue.is_deleted:
-            queue = self._look_for(queue_id)
-            if queue is None:
-                return None
-        return queue
-
-    def _look_for(self, queue_id: int) -> ClassicQueue | None:
-        vhosts = self._vhosts
-        held = self._held.get(queue_id)
-        if held is not None:
-            return held
-        known_at = [(name, vhost.generation) for name, vhost in vhosts.items()]
-        if known_at == self._queues_known_at:
-            return None
-        self._queues_known_at = known_at
-        self._queues = {
-            queue.queue_id: queue
-            for vhost in vhosts.values()
-            for queue in vhost.queues.values()
-            if isinstance(queue, ClassicQueue)
-        }
-        return self._queues.get(queue_id)
+        if self._held:
+            held = self._held.get(queue_id)
+            if held is not None:
+                return held
+        queue = self._find_queue(queue_id)
+        return queue if isinstance(queue, ClassicQueue) else None
 
     def hold(self, queue: ClassicQueue) -> None:
         """It is about to leave, and another stands for it in its virtual host: what comes for it is for it still."""
@@ -224,7 +201,6 @@ class Home:
     def withhold(self, queue: ClassicQueue) -> None:
         """Its messages are being brought elsewhere: nothing comes to it any more."""
         self._held.pop(queue.queue_id, None)
-        self._queues.pop(queue.queue_id, None)
         self.withheld[queue.queue_id] = None
 
     def give_back(self, queue: ClassicQueue) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from queues.background import Background
     from queues.classic import ClassicQueue
     from queues.pager import Pager
+    from queues.queue import Queue
     from queues.timers import Timers
     from storage.journal import Journal
 
@@ -62,6 +63,7 @@ class RemoteQueues:
         peers: Peers,
         tenants: Tenants,
         vhosts: Mapping[str, HomeVHost],
+        find_queue: Callable[[int], Queue | None],
         remove_queue: Callable[[ClassicQueue], object],
         pager: Pager,
         timers: Timers,
@@ -75,7 +77,7 @@ class RemoteQueues:
         self._journal = journal
         self._is_blocked = is_blocked
         send_effects = tenants.register(FrameKind.HOME_EFFECTS, self._receive_effects)
-        self.home = Home(vhosts, remove_queue, pager, timers, clock, send_effects)
+        self.home = Home(vhosts, find_queue, remove_queue, pager, timers, clock, send_effects)
         self.links: dict[str, HomeLink] = {}
         self.held: Mapping[HeldWrites, None] = {}
         self._on_synced: Callable[[int], None] | None = None
