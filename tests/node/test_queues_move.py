@@ -221,6 +221,23 @@ def test_methods_that_name_it_wait(world: MovingWorld) -> None:
     assert sorted(event.body for client in clients.values() for event in client.take()) == numbers(range(3))
 
 
+@pytest.mark.parametrize("at", [OLD, NEW, THIRD])
+def test_who_leases_is_served_or_told_to_ask_again(world: MovingWorld, at: str) -> None:
+    leasing = SystemService(world.nodes[at])
+    moving = world.begin("q", NEW)
+    for _ in range(200):
+        if all(not isinstance(driver.queue("q"), ClassicQueue) for driver in world.nodes.values()):
+            break
+        world.step()
+    assert world.is_held("q")
+    body = b'{"queue": "q", "group": "g"}'
+    leasing.send("lease.stat", body)
+    world.settle(3)
+    assert world.end(moving)["ok"]
+    (answer,) = leasing.answers()
+    assert answer["ok"] or answer["code"] == "busy", answer
+
+
 # -- refused -----------------------------------------------------------------------------------------------------------
 
 
