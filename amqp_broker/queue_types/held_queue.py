@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from queues.lease_source import LeasedAt
 from queues.message import Message
 from queues.outcomes import PublishOutcome
 from queues.queue import Done, Fetched, Queue, Tallied
@@ -159,6 +160,10 @@ class HeldQueue(Queue):
     def elsewhere(self) -> Sequence[str]:
         """See Queue."""
         return self.real.elsewhere()
+
+    def leases(self) -> LeasedAt:
+        """See Queue: its home says `busy`, as it does where there is no link to it."""
+        return LeasedAt(self.held_writes.home)
 
     def seen_at(self) -> str | None:
         """See Queue."""

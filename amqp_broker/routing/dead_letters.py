@@ -87,7 +87,8 @@ class DeadLetters:
     cycles_dropped: copies that did not because they would have come back. A letter counts when it is done, in both,
     however often it was tried. cycles: those of the letter published last.
 
-    vhosts: of the node, by name. is_alone(): whether this node is all there is to agree."""
+    vhosts: of the node, by name. is_alone(): whether all queues are this node's, and nobody else has to
+    agree."""
 
     def __init__(
         self,

@@ -131,7 +131,8 @@ class Broker:
         self.reply_consumers = ReplyConsumers(random_bytes)
         self.discards = Discards(timers)
         self.dead_letters = DeadLetters(
-            self.vhosts, self.discards, clock, config.max_death_history_bytes, lambda: self.replication.is_alone
+            self.vhosts, self.discards, clock, config.max_death_history_bytes,
+            lambda: self.replication.is_alone and not self.replication.has_workers,
         )
         self.queue_count = 0
         self._next_transient_id = TRANSIENT_IDS

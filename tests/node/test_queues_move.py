@@ -11,7 +11,7 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
 from queues.classic import ClassicQueue
-from tests.example_counts import examples
+from tests.example_counts import IS_PLAIN
 from tests.node.moving_queues import MovingWorld, confirming, outcomes
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import consume, declare, frame_octets
@@ -221,6 +221,23 @@ def test_methods_that_name_it_wait(world: MovingWorld) -> None:
     assert sorted(event.body for client in clients.values() for event in client.take()) == numbers(range(3))
 
 
+@pytest.mark.parametrize("at", [OLD, NEW, THIRD])
+def test_who_leases_is_served_or_told_to_ask_again(world: MovingWorld, at: str) -> None:
+    leasing = SystemService(world.nodes[at])
+    moving = world.begin("q", NEW)
+    for _ in range(200):
+        if all(not isinstance(driver.queue("q"), ClassicQueue) for driver in world.nodes.values()):
+            break
+        world.step()
+    assert world.is_held("q")
+    body = b'{"queue": "q", "group": "g"}'
+    leasing.send("lease.stat", body)
+    world.settle(3)
+    assert world.end(moving)["ok"]
+    (answer,) = leasing.answers()
+    assert answer["ok"] or answer["code"] == "busy", answer
+
+
 # -- refused -----------------------------------------------------------------------------------------------------------
 
 
@@ -264,8 +281,12 @@ def test_an_older_level_refuses(world: MovingWorld) -> None:
 # -- something fails ---------------------------------------------------------------------------------------------------
 
 
-def one_move(seed: int, most_steps: int) -> None:
-    """A move while clients publish and consume; at a random step somebody is killed, or a link is cut."""
+#: A move takes no more steps.
+STEPS = 24
+
+
+def one_move(seed: int, steps: int, victim: str, is_cut: bool = False) -> None:
+    """A move while clients publish; behind so many steps somebody is killed, or the link between the homes is cut."""
     chance = random.Random(seed)
     world = MovingWorld()
     world.declare(OLD, "q")
@@ -286,9 +307,7 @@ def one_move(seed: int, most_steps: int) -> None:
         say(at, chance.randrange(60))
     world.settle(30)
     world.begin("q", NEW, chance.choice([OLD, NEW, THIRD]))
-    victim = chance.choice([OLD, NEW, OLD, NEW, THIRD])
-    is_cut = chance.random() < 0.25
-    for _ in range(chance.randrange(most_steps)):
+    for _ in range(steps):
         for at in publishers:
             say(at, chance.randrange(3))
         world.step()
@@ -321,9 +340,15 @@ def one_move(seed: int, most_steps: int) -> None:
         assert own == sorted(set(own), key=lambda body: int(body.split()[1])), (seed, at, "order, or twice")
 
 
-@pytest.mark.parametrize("seed", range(examples(40)))
-def test_nothing_confirmed_is_lost_whoever_is_killed_when(seed: int) -> None:
-    one_move(seed, 60)
+@pytest.mark.parametrize("victim", [OLD, NEW, THIRD])
+@pytest.mark.parametrize("steps", range(0, STEPS, 1 + 3 * IS_PLAIN))
+def test_nothing_confirmed_is_lost_whoever_is_killed_at_which_step(steps: int, victim: str) -> None:
+    one_move(steps, steps, victim)
+
+
+@pytest.mark.parametrize("steps", range(0, STEPS, 2 + 4 * IS_PLAIN))
+def test_nothing_confirmed_is_lost_when_the_homes_lose_each_other(steps: int) -> None:
+    one_move(steps, steps, OLD, is_cut=True)
 
 
 # -- in a cluster ------------------------------------------------------------------------------------------------------
@@ -359,3 +384,20 @@ def test_a_queue_moves_from_node_to_node_of_a_cluster() -> None:
     cluster.revive("n3", driver)
     cluster.run(3000)
     assert cluster.nodes["n3"].queue("q").ready.count == 3
+
+
+# -- dead letters between workers --------------------------------------------------------------------------------------
+
+
+def test_a_letter_of_worker_0_is_kept_until_another_worker_has_it(world: MovingWorld) -> None:
+    world.declare(THIRD, "source", x_dead_letter_exchange="", x_dead_letter_routing_key="q")
+    client = world.client(THIRD, 1)
+    client.publish(1, "source", b"letter")
+    client.send(1, methods.BasicGet(0, "source", False))
+    world.settle()
+    world.cut(THIRD, OLD)
+    client.send(1, methods.BasicReject(1, False))
+    world.run(200)
+    world.heal()
+    world.run(3000)
+    assert world.bodies(OLD, "q") == [b"letter"]
