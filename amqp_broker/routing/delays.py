@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: So many messages are released in one slice.
 _RELEASES = 16
+#: So many of those of a deleted exchange are given back in one slice.
+_GIVEN_BACK = 512
 #: So many routes are remembered.
 _ROUTES = 1000
 #: A message whose queue was cut off is published again after so long, milliseconds.
@@ -226,15 +228,21 @@ class DelayedMessages:
                 store.append_message(entry.message, self.queue_id, entry.sequence, entry.expires_at, 0)
 
     def delete(self) -> None:
-        """The exchange is gone, and so is what it held."""
+        """The exchange is gone, and so is what it held; very much is given back in slices."""
         if self._timer is not None:
             self._timer.cancel()
-        for _, _, entry in self._due:
-            self._pager.add_used(-entry.message.size)
+        if self._give_back(0):
+            self._background.add(self._give_back)
         for entry in self._under_way.values():
             self._pager.add_used(-entry.message.size)
-        self._due = []
         self._under_way = {}
         if self._queue is not None:
             self._queue.delete()
         self.is_deleted = True
+
+    def _give_back(self, now: int) -> bool:
+        """A slice of what is held by an exchange that is gone. Returns whether there is more."""
+        due = self._due
+        for _ in range(min(_GIVEN_BACK, len(due))):
+            self._pager.add_used(-due.pop()[2].message.size)
+        return bool(due)

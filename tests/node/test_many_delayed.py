@@ -173,3 +173,19 @@ def test_a_crash_in_between_neither_loses_nor_doubles_any(driver: NodeDriver, tu
         step(driver)
     driver.wait(5000)
     assert sorted(map(int, bodies(driver))) == list(range(COUNT))
+
+
+def test_those_of_a_deleted_exchange_are_given_back_in_slices(driver: NodeDriver) -> None:
+    client = exchange(driver)
+    for _ in range(4):
+        publish(driver, client, 1, COUNT)
+    pager = driver.node.store.pager
+    held = pager.used
+    driver.node.background.set_pace(OneSlice())
+    client.send(1, methods.ExchangeDelete(0, "x", False, False))
+    assert held // 2 < pager.used < held
+    while driver.node.background.jobs:
+        before = pager.used
+        driver.turn()
+        assert before - pager.used <= held // 3
+    assert pager.used == 0
