@@ -146,7 +146,10 @@ class GroupReader(StreamReader):
             return precondition_failed(
                 f"stream '{self.queue.name}' has {MOST_GROUPS} groups already: forget one before '{self.name}' begins"
             )
-        return precondition_failed(f"group '{self.name}' of stream '{self.queue.name}': the stream is gone")
+        return precondition_failed(
+            f"group '{self.name}' of stream '{self.queue.name}': the stream is gone, or where the group would begin "
+            f"cannot be read: see the log"
+        )
 
     def _reads(self, stream: Stream | DistantReading) -> bool:
         """Whether it is its turn; begins anew where a generation begins."""

@@ -245,12 +245,31 @@ class StreamQueue(LogQueue):
         self.when_current(lambda: self.place_as_known(start, then))
 
     def place_as_known(self, start: Start, then: Placed) -> None:
-        """The same, as this node's commands have left the stream: of this node's copy, or as a member says."""
+        """The same, as this node's commands have left the stream: of this node's copy, or as a member says. None also
+        where the page that it takes cannot be read, and nobody has it."""
         if self.group.guest is not None and self.distant is not None:
             self.distant.place(start, then)
             return
-        stream = self.stream()
-        then(min(place_of(start, stream, self._clock.now), stream.next) if stream is not None else None)
+        stream, offset = self.stream(), None
+        try:
+            if stream is not None:
+                offset = min(place_of(start, stream, self._clock.now), stream.next)
+        except (CorruptRecord, OSError) as error:
+            assert stream is not None  # it was read
+            self._place_when_mended(stream, error, start, then)
+            return
+        then(offset)
+
+    def _place_when_mended(self, stream: Stream, error: Exception, start: Start, then: Placed) -> None:
+        def mended(is_whole: bool) -> None:
+            if is_whole and not self.is_deleted:
+                self.place_as_known(start, then)
+                return
+            log.error("%s: where a group of readers begins cannot be read: %s", self._title, error)
+            then(None)
+
+        if not self.mend(stream, error, mended):
+            mended(False)
 
     def when_seen(self, reader: StreamReader, then: Callable[[], None]) -> None:
         """As `when_current`, and what the reader looks at is seen as of then."""

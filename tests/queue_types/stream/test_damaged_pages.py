@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -340,3 +341,26 @@ def test_frames_are_read_as_they_are_written() -> None:
         decode_request(encode_request(request) + b"x")
     with pytest.raises(Malformed, match="unknown kind 9"):
         decode_answer(b"\1" + bytes(8) + b"\x09")
+
+
+@pytest.mark.parametrize("has_others", [True, False])
+@pytest.mark.parametrize("where", ["time", "last"])
+def test_a_group_that_begins_in_it_waits_until_it_is_whole(has_others: bool, where: str) -> None:
+    cluster = a_cluster()
+    name = "n2"
+    log = log_of(cluster, name)
+    second = log.parts()[-1].time // 1000  # as exact as AMQP says it
+    for each in (name,) if has_others else cluster.names:
+        damage(cluster, each, len(BODIES) - 1 if where == "last" else log.page_of_time(second * 1000))
+    start = "last" if where == "last" else datetime.fromtimestamp(second, UTC)
+    reader = cluster.nodes[name].client(1, capabilities=("consumer_cancel_notify",))
+    reader.send(1, qos(1000), consume(x_stream_group="g", x_stream_offset=start))
+    cluster.run(3000)
+    bodies, told = found_by(reader)
+    if has_others:
+        assert told == WELL
+        assert bodies == BODIES[-len(bodies) :]
+        assert bodies
+    else:
+        assert told == ["basic.qos-ok", "channel.close"]
+    assert cluster.nodes[name].node.is_ready
