@@ -64,7 +64,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     **{verb: (verb, {}) for verb in (
         "whoami", "health", "totals", "node", "statistics", "definitions.export", "cluster.status", "audit.page",
-        "node.guard",
+        "node.guard", "queue.homes",
     )},
     "cluster.status brief": ("cluster.status", {"brief": True}),
     "definitions.diff": ("definitions.diff", {DEFINITIONS: DEFINITIONS}),
