@@ -15,6 +15,7 @@ Invariants:
 4. A client goes to the worker with the fewer connections of two that are picked at random, of those that are ready and
    whose loop turns.
 5. A socket that a worker gives away goes to the one that it names, or is closed.
+6. A worker that is the bottleneck (bottleneck.py) hears of it, and says what makes its work.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from amqp_broker.management.node_facts import ListenerFacts
+from amqp_broker.server.bottleneck import BottleneckWatch
 from amqp_broker.server.descriptors import EXHAUSTED, raise_limit
 from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.moves import MOVE, NUMBER_BYTES
 from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all
-from amqp_broker.server.worker import EMPTY, PLAIN, READY, SECURE, SERVING, WORD, Seat
+from amqp_broker.server.worker import BUSY, EMPTY, PLAIN, READY, SECURE, SERVING, WORD, Seat
 from amqp_broker.server.workers_file import folder_of, read_workers, write_workers
 from amqp_broker.settings.kinds import AUTO, MIB, Address
 from amqp_broker.settings.workers import worker_name
@@ -70,6 +72,8 @@ _BACKLOG: Final = 100
 _ACCEPTED_AT_ONCE: Final = 64
 _LOOK_S: Final = 0.1
 _REST_S: Final = 1.0
+#: So often it is looked how busy the workers are, seconds.
+_BUSY_LOOK_S: Final = 1.0
 #: A worker that stops has so long besides shutdown_timeout, seconds.
 _STOP_S: Final = 10.0
 _SECRET_OCTETS: Final = 32
@@ -157,6 +161,8 @@ class Supervisor:
         self._status = 0
         self._stop_by = 0.0
         self._looked_at = time.monotonic()
+        self._bottleneck = BottleneckWatch(config.worker_busy_after_ms / 1000)
+        self._busy_look_at = 0.0
         self._rests_until = 0.0
         self._held: deque[tuple[socket.socket, bytes]] = deque()  # clients whom no worker could take yet
         self._accepting: list[socket.socket] = []
@@ -462,11 +468,22 @@ class Supervisor:
         if self._is_stopping:
             self._end_those_who_hang(now)
             return
+        if self._config.worker_busy_after_ms and self._is_serving and now >= self._busy_look_at:
+            self._busy_look_at = now + _BUSY_LOOK_S
+            self._look_who_is_busy(now)
         while self._held and self._hand_over(*self._held[0]):
             self._held.popleft()
         if self._rests_until and now >= self._rests_until:
             self._rests_until = 0.0
             self._accept_clients()
+
+    def _look_who_is_busy(self, now: float) -> None:
+        used = {each.number: _processor_s(each.process_id) for each in self._running() if each.is_ready}
+        found = self._bottleneck.look(used, now)
+        control = None if found is None else self.workers[found.worker].control
+        if found is not None and control is not None:
+            with suppress(OSError):
+                control.send(BUSY + bytes((min(100, round(100 * found.share)), round(100 * found.others))))
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
@@ -617,3 +634,12 @@ class Supervisor:
             self._management.close_sockets()
             for link in self._links:
                 link.close()
+
+
+def _processor_s(process_id: int) -> float:
+    """What all threads of a process have used since it began, seconds; 0.0 if it is gone."""
+    try:
+        # As clock_getcpuclockid(3) makes the clock of another process, which Python has for threads only.
+        return time.clock_gettime(~process_id << 3 | 2)
+    except OSError:
+        return 0.0

@@ -1,7 +1,7 @@
 """What `serve` does in a worker: links to the other workers of its node, and clients that the supervisor hands over.
 
     supervisor -> worker   PLAIN or SECURE with a client's socket; SERVING: the node is ready; MOVE with the socket of a
-                           client that another worker had (moves.py)
+                           client that another worker had (moves.py); BUSY: it is the bottleneck
     worker -> supervisor   READY and the node's name; WORD, every WORD_S: its loop turns, and so many clients it has;
                            EMPTY: it was to be emptied, and holds nothing any more; MOVE: a client is another worker's
 
@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from amqp_broker.management.busiest_queue import BusiestQueue, find_busiest
 from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.listener import Listener, TlsListener
@@ -34,6 +35,8 @@ from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
 from amqp_broker.settings.kinds import Address
 from amqp_broker.settings.workers import node_of_worker, worker_name
+from amqp_broker.turn.completion import Completion
+from amqp_broker.turn.task import Task
 
 if TYPE_CHECKING:
     import ssl
@@ -46,12 +49,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.server")
 
-PLAIN, SECURE, SERVING = b"P", b"T", b"G"
+PLAIN, SECURE, SERVING, BUSY = b"P", b"T", b"G", b"B"
 READY, WORD, EMPTY = b"R", b"W", b"E"
 #: So often a worker says that its loop turns, seconds.
 WORD_S: Final = 0.2
 #: So often a worker that is to be emptied looks whether it is, seconds.
 _LOOK_S: Final = 5.0
+#: A worker that is the bottleneck counts what its queues move for so long, seconds.
+_COUNTED_S: Final = 2.0
 #: Clients are taken for so long at a time, seconds, so that those who are connected are served too.
 _TAKING_S: Final = 0.001
 _MOST_OCTETS: Final = 1024
@@ -170,6 +175,24 @@ class WorkerSide(ClusterSide):
         else:
             self._tell(EMPTY)
 
+    def _say_what_makes_it_busy(self, share: int, others: int) -> None:
+        """One line, when it is known which queue it is. share, others: of a core, percent."""
+        pause: Completion[None] = Completion()
+        self._loop.call_later(_COUNTED_S, pause.complete, None)
+        own, broker = self._replication.own_node, self._broker
+
+        def say(busiest: BusiestQueue | None) -> None:
+            work = "no queue moves anything: its clients' connections, declarations or settings do"
+            if busiest is not None:
+                made = 100 * busiest.messages // busiest.all_messages
+                work = f"queue '{busiest.name}' in vhost '{busiest.vhost}' makes {made} % of what its queues move"
+            log.warning(
+                "%s is a bottleneck: it has used %d %% of a core for %g s or more, and the other workers %d %% on "
+                "average; %s", own, share, self._seat.config.worker_busy_after_ms / 1000, others, work,
+            )  # fmt: skip
+
+        Task(broker.background, find_busiest(broker.vhosts.values(), pause)).when_done(say)
+
     def _tell(self, said: bytes) -> None:
         try:
             self._seat.control.send(said)
@@ -194,6 +217,8 @@ class WorkerSide(ClusterSide):
                 self._is_serving = True
                 if self.on_serving is not None:
                     self.on_serving()
+            if said[:1] == BUSY:
+                self._say_what_makes_it_busy(*said[1:3])
             if said[:1] in (PLAIN, SECURE, MOVE):
                 self._taken += 1
                 if not descriptors:

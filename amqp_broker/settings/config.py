@@ -623,6 +623,13 @@ class Config(ClusterConfig):
         "A worker whose loop has stood still for so long is killed, and started again.",
         minimum=500,
     )
+    worker_busy_after_ms: int = setting(
+        DURATION,
+        30 * SECOND,
+        NODE,
+        "A worker that has used nearly all of a core for so long, while the others have used less than half of one on "
+        "average, logs which queue makes most of its work; 0: none does.",
+    )
     steering: str = setting(
         TEXT,
         "auto",
