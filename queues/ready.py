@@ -170,32 +170,22 @@ class Ready:
 
     def push_entry(self, entry: Entry) -> None:
         """The same for one that was elsewhere before: how often it came back stays known."""
-        pager, message = self.pager, entry.message
+        pager = self.pager
         if (
             self.pages is None
-            and pager.used < pager.tight_bytes
             and self.head_size < pager.head_bytes
             and self.count < pager.head_messages
+            and pager.used < pager.tight_bytes
         ):
             if self.head is _NOTHING:
                 self.head = deque()
             self.head.append(entry)
-            self.head_size += message.size
-            pager.used += message.size
+            self.head_size += entry.message.size
+            self.count += 1
+            self.message_bytes += entry.message.body_size
+            pager.used += entry.message.size
         else:
-            if self.pages is None:
-                self.pages = deque()
-                self.tail = PageBuilder()
-            tail = self.tail
-            before = tail.buffer.length
-            tail.add(
-                message, entry.sequence, entry.expires_at, entry.journal_segment, entry.returns, entry.is_redelivered
-            )
-            pager.used += tail.buffer.length - before
-            if tail.buffer.length >= pager.page_bytes:
-                self._seal()
-        self.count += 1
-        self.message_bytes += message.body_size
+            self._append_packed(entry)
 
     def place(self, entry: Entry) -> None:
         """One that was elsewhere before, at the place among the others that its sequence says."""
@@ -332,7 +322,6 @@ class Ready:
 
     def adopt(self, items: Iterable[Entry | Page]) -> None:
         """At a restart: what was found on disk, in order of sequence; no entry relies on a stored page any more."""
-        pager = self.pager
         for item in items:
             if isinstance(item, Page):
                 if self.pages is None:
@@ -343,21 +332,8 @@ class Ready:
                 self.pages.append(item)
                 self.count += item.live
                 self.message_bytes += item.message_bytes
-            elif (
-                self.pages is None
-                and self.head_size < pager.head_bytes
-                and self.count < pager.head_messages
-                and pager.used < pager.tight_bytes
-            ):
-                if self.head is _NOTHING:
-                    self.head = deque()
-                self.head.append(item)
-                self.head_size += item.message.size
-                self.count += 1
-                self.message_bytes += item.message.body_size
-                pager.used += item.message.size
             else:
-                self._append_packed(item)
+                self.push_entry(item)
 
     def _append_packed(self, entry: Entry) -> None:
         if self.pages is None:

@@ -221,8 +221,9 @@ class DeadLetters:
         exchange = queue.settings.dead_letter_exchange
         if vhost is None or exchange is None or vhost.router.get(exchange) is None:
             return None
-        if not queue.is_deleted and vhost.queues.get(queue.name) is not queue:
-            return None  # its own is gone, and this is another one of that name
+        present = vhost.queues.get(queue.name)  # another one stands for it while its home changes
+        if not queue.is_deleted and (present is None or present.queue_id != queue.queue_id):
+            return None  # its virtual host is gone, and this is another one of that name
         letter_route = LetterRoute(queue, vhost, exchange)
         if not queue.is_deleted:
             if len(self._letter_routes) >= _MOST_WAYS:
