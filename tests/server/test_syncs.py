@@ -62,7 +62,7 @@ class Served:
         self._count += 1
         user = commands.put_user(f"user-{self._count}", "x" * octets, [])
         self.node.broker.propose(user, lambda result: done.set_result(None))
-        self.driver.wants_turn()
+        self.driver.lone_input_is_over()  # whose turn is not counted from an earlier moment of the real clock
         await asyncio.wait([done, self.driver.failed], timeout=20, return_when=asyncio.FIRST_COMPLETED)
         return self.disk.in_loop[before:]
 
@@ -130,7 +130,7 @@ async def test_what_syncs_bring_keeps_nobody_waiting(served: Served) -> None:
         served.node.broker.propose(user, lambda result: commit(left - 1))
 
     commit(4)
-    served.driver.wants_turn()
+    served.driver.lone_input_is_over()
     await asyncio.wait([done, served.driver.failed], timeout=20, return_when=asyncio.FIRST_COMPLETED)
     assert served.disk.in_loop[before:] == [True, False, False, False]
 
