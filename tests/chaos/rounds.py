@@ -235,8 +235,34 @@ class Campaign:
             for node in self._cluster.nodes.values():
                 if not node.is_running:
                     history.violated(f"{node.name} ended by itself with {node.ended_with}:\n{node.log_tail()}")
+        if not waiting:
+            await self._know_locks(history)
         fault.recovered = now()
         return not waiting
+
+    async def _know_locks(self, history: History) -> None:
+        """Wait until every node knows who holds the locks, whose groups need not be those of the other queues: what a
+        queue is asked for is answered by its log, behind all that was decided while the node was not heard."""
+
+        async def ask(channel: AbstractChannel) -> None:
+            for lock in LOCKS:
+                queue = await channel.declare_queue(lock, passive=True)
+                message = await queue.get(fail=False)
+                if message is not None:
+                    await message.nack(requeue=True)
+
+        async def ask_again(node: str) -> None:
+            try:
+                async with asyncio.timeout(RECOVERY_LIMIT_S):
+                    while True:
+                        with contextlib.suppress(*CLIENT_ERRORS):
+                            await self._on(node, ask, ASK_LIMIT_S)
+                            return
+                        await pause(POLL_S)
+            except TimeoutError:
+                history.violated(f"{node} does not say within {RECOVERY_LIMIT_S} s whether a lock is free")
+
+        await asyncio.gather(*map(ask_again, self._cluster.names))
 
     async def _declare_again(self, fault: Fault, history: History) -> None:
         """What was stored on a node alone went with its folder: its classic queues."""
