@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.publisher import Publisher
     from amqp_broker.channel.services import ChannelServices
     from amqp_broker.flow.client import Client
+    from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.declarer import Declarer
     from amqp_broker.octets.buffer import Pointer
     from queues.queue import Queue
@@ -172,6 +173,23 @@ class Channel:
     def end(self) -> None:
         """Nobody is told anything on it any more."""
         self.is_open = False
+
+    def retire(self, clients: Clients) -> None:
+        """It closes: it delivers nothing more, what it has done is counted for good, by `clients`, and what it has half
+        done is given up."""
+        self.is_flowing = False
+        confirms = self.confirms
+        if self.published + confirms.published:
+            self.count_published()
+            self.count_sizes()
+        clients.retire_channel(
+            self.published + confirms.published, confirms.published, confirms.confirmed, self.delivered_count(),
+            self.routed_count(),
+        )  # fmt: skip
+        self.set_transaction(None)
+        confirms.end()
+        if self.expecting:
+            self.assemblies.end(self)
 
     def set_transaction(self, transaction: Transaction | None) -> None:
         """What is published and settled waits for a commit; None: it does not."""

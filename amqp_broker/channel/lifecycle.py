@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 from amqp_broker.channel.channel import Channel
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from amqp_broker.flow.clients import Clients
     from queues.message import Delivery
     from queues.queue import Departure, Queue
+
+#: So many consumers, channels and queues are dealt with in a slice.
+_LEAVING = 64
 
 
 def open_channel(connection: Client, channel_id: int, services: ChannelServices, clients: Clients) -> None:
@@ -60,71 +63,100 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     close_channel."""
     if not channels:
         return
-    declarations = channels[0].services.declarations
-    vhost = channels[0].vhost
-    queues: dict[Queue, None] = {}
     clients = channels[0].connection.clients
     for channel in channels:
-        confirms = channel.confirms
-        channel.count_published()
-        channel.count_sizes()
-        clients.retire_channel(
-            channel.published + confirms.published, confirms.published, confirms.confirmed, channel.delivered_count(),
-            channel.routed_count(),
-        )  # fmt: skip
-        channel.set_transaction(None)
-        channel.confirms.end()
-        channel.assemblies.end(channel)
-    are_many = sum(
-        channel.places_until(0) + _count_unseen(channel) + len(channel.consumers) for channel in channels
-    ) > FEW
-    parting: list[tuple[Queue, Departure]] | None = [] if are_many else None
+        channel.retire(clients)
+    if _are_many(channels):
+        held = (channel.take_places(0) for channel in reversed(channels))
+        put_back_many(channels[0], held, _leave(channels), what, then)
+        return
+    queues: dict[Queue, None] = {}
+    now = channels[0].clock.now
     for channel in channels:
-        _stop_consumers(channel, queues, parting)
-    if parting is not None:
-        put_back_many(channels[0], [channel.take_places(0) for channel in channels], parting, what, then)
-    else:
-        _return_all(channels, queues)
-    for channel in channels:
-        channel.getters.clear()
-    abandoned = []
+        for consumer in list(channel.consumers.values()):
+            consumer.is_cancelled = True
+            queue = consumer.queue
+            queue.cancel(consumer, True, now)
+            queue.mark_used(now)
+            queues[queue] = None
+        _forget_consumers(channel)
+    _return_all(channels, queues)
+    abandoned: list[Queue] = []
     for queue in queues:
-        if not queue.is_deleted:
-            if queue.had_consumers and queue.is_abandoned():
-                abandoned.append(queue)
-            else:
-                queue.dispatch(channels[0].clock.now)
-    declarations.remove_queues(vhost, abandoned)
-    if then is not None and not are_many:
+        _go_on_without(queue, abandoned, now)
+    channels[0].services.declarations.remove_queues(channels[0].vhost, abandoned)
+    if then is not None:
         then()
 
 
-def _count_unseen(channel: Channel) -> int:
-    """How many messages are assigned to consumers of the channel that they have not been handed."""
-    return sum(consumer.queue.count_unseen(consumer) for consumer in channel.consumers.values())
+def _are_many(channels: list[Channel]) -> bool:
+    """Whether they, what they hold and who consumes on them are too many to be dealt with at once."""
+    count = 0
+    for channel in channels:
+        count += 1 + channel.places_until(0) + len(channel.consumers)
+        for consumer in channel.consumers.values():
+            count += consumer.queue.count_unseen(consumer)  # assigned, and not handed to it yet
+        if count > FEW:
+            return True
+    return False
 
 
-def _stop_consumers(
-    channel: Channel, queues: dict[Queue, None], parting: list[tuple[Queue, Departure]] | None
-) -> None:
-    """All consumers of the channel leave their queues, which are added to `queues`. parting: where what their queues
-    are to be told later is added, if there is very much to give back; None: they are told now."""
-    now = channel.clock.now
-    for consumer in list(channel.consumers.values()):
-        consumer.is_cancelled = True
-        queue = consumer.queue
-        if parting is None:
-            queue.cancel(consumer, True, now)
-        else:
-            departure = queue.part(consumer, now)
-            if departure is not None:
-                parting.append((queue, departure))
-        queue.mark_used(now)
-        queues[queue] = None
+def _leave(channels: list[Channel]) -> Generator[None, None, list[tuple[Queue, Departure]]]:
+    """All consumers of the channels leave their queues, in slices. None of them is given anything meanwhile: their
+    channels deliver no more (`Channel.retire`). Returns what the queues are to be told later."""
+    services, vhost = channels[0].services, channels[0].vhost
+    parting: list[tuple[Queue, Departure]] = []
+    queues: dict[Queue, None] = {}
+    done = 0
+    for channel in channels:
+        # Queues go and move in between: one of its consumers may be gone, and another one have taken its place.
+        while channel.consumers:
+            for tag, consumer in list(channel.consumers.items()):
+                if channel.consumers.get(tag) is not consumer:
+                    continue
+                del channel.consumers[tag]
+                consumer.is_cancelled = True
+                queue, now = consumer.queue, services.clock.now
+                departure = queue.part(consumer, now)
+                if departure is not None:
+                    parting.append((queue, departure))
+                queue.mark_used(now)
+                queues[queue] = None
+                done += 1
+                if done % _LEAVING == 0:
+                    yield None
+        _forget_consumers(channel)
+        done += 1
+        if done % _LEAVING == 0:
+            yield None
+    abandoned: list[Queue] = []
+    for queue in queues:
+        _go_on_without(queue, abandoned, services.clock.now)
+        done += 1
+        if done % _LEAVING == 0:
+            yield None
+    services.declarations.remove_queues(vhost, abandoned)
+    return parting
+
+
+def _forget_consumers(channel: Channel) -> None:
+    """They have left. With them goes who is replied to, and who holds what basic.get has fetched."""
     channel.consumers.clear()
+    channel.getters.clear()
     if channel.reply_consumer is not None:
         channel.services.reply_consumers.remove(channel.reply_consumer.address)
         channel.reply_consumer = None
+
+
+def _go_on_without(queue: Queue, abandoned: list[Queue], now: int) -> None:
+    """Consumers of the queue have left: others may get what they do not, or it is to be deleted and added to
+    `abandoned`."""
+    if queue.is_deleted:
+        return
+    if queue.had_consumers and queue.is_abandoned():
+        abandoned.append(queue)
+    else:
+        queue.dispatch(now)
 
 
 def _return_all(channels: list[Channel], queues: dict[Queue, None]) -> None:

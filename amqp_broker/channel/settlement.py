@@ -11,7 +11,7 @@ were before anybody gets what stood behind them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -93,16 +93,17 @@ def settle_many(
 
 def put_back_many(
     channel: Channel,
-    held: list[list[Delivery | None]],
-    parting: list[tuple[Queue, Departure]] | None = None,
+    held: Iterable[list[Delivery | None]],
+    leaving: Generator[None, None, list[tuple[Queue, Departure]]] | None = None,
     what: str = "",
     then: Callable[[], None] | None = None,
 ) -> None:
     """What channels held returns to its queues. channel: one of them. held: of each, with None for what was settled.
-    parting: the channels are closed, and of these consumers their queues are to be told. what: the method that asks for
-    it, if one does; its connection waits. then: called when all is done, if the connection is still there."""
+    leaving: the channels are closed; how their consumers leave, which is before anything is taken of `held`, and what
+    the queues of these are to be told. what: the method that asks for it, if one does; its connection waits. then:
+    called when all is done, if the connection is still there."""
     services = channel.services
-    task = Task(services.background, _put_back(services, held, parting or [], channel if parting is None else None))
+    task = Task(services.background, _put_back(services, held, leaving, channel if leaving is None else None))
     if what:
         pending = services.answers.begin(channel.connection, what, is_timed=False)
         task.when_done(lambda _: pending.release(then or _say_nothing))
@@ -127,15 +128,15 @@ def _depart(services: ChannelServices, parting: list[tuple[Queue, Departure]]) -
 
 def _put_back(
     services: ChannelServices,
-    held: list[list[Delivery | None]],
-    parting: list[tuple[Queue, Departure]],
+    held: Iterable[list[Delivery | None]],
+    leaving: Generator[None, None, list[tuple[Queue, Departure]]] | None,
     channel: Channel | None,
 ) -> Steps:
     """channel: whose consumers have credit for others then."""
-    yield from _depart(services, parting)
+    if leaving is not None:
+        yield from _depart(services, (yield from leaving))
     runs: dict[Queue, list[list[Delivery]]] = {}  # of each queue, from the last delivery to the first
-    while held:
-        entries = held.pop()
+    for entries in held:
         by_queue: dict[Queue, list[Delivery]] = {}
         while entries:
             for entry in reversed(entries[-_SETTLED:]):
