@@ -95,6 +95,8 @@ class Route:
 
 #: Of one exchange more keys than this are not told one by one.
 _MANY_KEYS = 32
+#: Of more exchanges than this that lead to one queue no keys are told at all.
+_MANY_SOURCES = 64
 #: Told of routes that may have changed: the exchanges at which they begin, and their routing key (None: any).
 Touched = Callable[[list[str], str | None], None]
 #: Takes a job: `job(now)` does a slice of it and returns whether there is more.
@@ -390,13 +392,15 @@ class Router:
         self._touch(entry.name, key)
 
     def _touch_all(self, destination: Destination) -> None:
-        """All that leads to a queue. Of very many bindings the keys are not told one by one."""
-        for source in list(self._sources.get(destination, ())):
-            entry = self._entries.get(source)
-            if entry is None:
-                continue
-            keys = entry.exchange.keys_to(destination, _MANY_KEYS)
-            only = None if keys is None else dict.fromkeys(map(entry.exchange.only_key, keys))
+        """All that leads to a queue. Of very many bindings the keys are not told."""
+        sources = [source for source in self._sources.get(destination, ()) if source in self._entries]
+        if len(sources) > _MANY_SOURCES:
+            self._touch_together(sources, None)
+            return
+        for source in sources:
+            exchange = self._entries[source].exchange
+            keys = exchange.keys_to(destination, _MANY_KEYS)
+            only = None if keys is None else dict.fromkeys(map(exchange.only_key, keys))
             if only is None or None in only:
                 self._touch(source, None)
             else:
@@ -405,14 +409,18 @@ class Router:
 
     def _touch(self, name: str, routing_key: str | None) -> None:
         """Routes through an exchange may have changed: those of all from which it can be reached."""
-        touched = [name]
-        seen: dict[str, None] = {name: None}
-        for each in touched:
-            for sources in (self._sources.get(Destination(EXCHANGE, each)), self._alternates.get(each)):
-                for source in sources or ():
-                    if source not in seen:
-                        seen[source] = None
-                        touched.append(source)
+        self._touch_together([name], routing_key)
+
+    def _touch_together(self, touched: list[str], routing_key: str | None) -> None:
+        """The same of several, to which those are added from which they can be reached."""
+        if self._targets or self._alternates:
+            seen = dict.fromkeys(touched)
+            for each in touched:
+                for sources in (self._sources.get(Destination(EXCHANGE, each)), self._alternates.get(each)):
+                    for source in sources or ():
+                        if source not in seen:
+                            seen[source] = None
+                            touched.append(source)
         self._touched(touched, routing_key)
 
     def _forget_source(self, source: str, destination: Destination) -> None:

@@ -59,6 +59,8 @@ _PREDECLARED = {each.name for each in PREDECLARED}
 _NAMED = 5
 #: So many queues are deleted in one slice.
 _QUEUES_AT_ONCE = 16
+#: So many exchanges are deleted in one slice.
+_EXCHANGES_AT_ONCE = 64
 
 
 class Wanted(NamedTuple):
@@ -335,11 +337,26 @@ class Declarations:
             yield None
 
     def remove_abandoned(self, vhost: VHost, sources: list[str]) -> Proposal | None:
-        """Those of the exchanges go that are auto-delete and have lost their last binding. Returns the last of the
-        proposals."""
+        """Those of the exchanges go that are auto-delete and have lost their last binding: very many in slices. Returns
+        the last of the proposals that are made at once."""
+        pending = deque(name for name in sources if vhost.router.is_abandoned(name))
+        proposal = self._remove_some_abandoned(vhost, pending)
+        if pending:
+            Task(self._broker.background, self._remove_all_abandoned(vhost, pending))
+        return proposal
+
+    def _remove_all_abandoned(self, vhost: VHost, pending: deque[str]) -> Steps:
+        while pending and self._broker.has(vhost):
+            self._remove_some_abandoned(vhost, pending)
+            yield None
+
+    def _remove_some_abandoned(self, vhost: VHost, pending: deque[str]) -> Proposal | None:
+        """The first of them, and those that are abandoned then are added. Returns the last of the proposals."""
         proposal = None
-        pending = list(sources)
-        for name in pending:
+        for _ in range(_EXCHANGES_AT_ONCE):
+            if not pending:
+                break
+            name = pending.popleft()
             if vhost.router.is_abandoned(name):
                 last, more = self._remove_one(vhost, name)
                 proposal = last or proposal

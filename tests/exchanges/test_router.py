@@ -439,6 +439,22 @@ def test_very_many_bindings_of_a_queue_touch_their_exchange_once() -> None:
     assert router.bindings_to(queue("q")) == []
 
 
+def test_a_queue_behind_very_many_exchanges_touches_all_of_them_together() -> None:
+    told: list[tuple[list[str], str | None]] = []
+    router = Router(lambda name: True, lambda names, key: told.append((names, key)))
+    router.add("top", create_exchange("fanout", {}))
+    names = [f"x{number}" for number in range(300)]
+    for name in names:
+        router.add(name, create_exchange("direct", {}))
+        router.bind(name, queue("q"), "k", {})
+    router.bind("top", exchange("x7"), "", {})
+    touched = sorted([("", "q"), ("top", "*"), *((name, "*") for name in names)])
+    assert touched_by(router, told, lambda: router.touch_queue("q")) == touched
+    assert len(told) == 2
+    assert touched_by(router, told, lambda: router.remove_queue("q")) == touched
+    assert len(told) == 2
+
+
 def test_whether_routes_depend_on_more_than_the_key() -> None:
     router = router_of({"a": "direct", "b": "fanout", "h": "headers"})
     assert not router.depends_on_message("a")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from amqp_broker.metadata import commands
@@ -43,6 +45,31 @@ def owner(driver: NodeDriver, is_exclusive: bool) -> Client:
 def queues(driver: NodeDriver) -> dict[str, object]:
     found: dict[str, object] = driver.node.broker.vhosts["/"].queues
     return found
+
+
+@pytest.mark.parametrize("is_durable", [True, False], ids=["durable", "transient"])
+def test_exchanges_that_are_deleted_with_their_last_binding_go_a_few_in_a_turn(is_durable: bool) -> None:
+    driver = NodeDriver()
+    client = driver.client(1)
+    client.send(1, declare("q", durable=is_durable))
+    for n in range(COUNT):
+        name = f"x{n}"
+        client.send(1, methods.ExchangeDeclare(0, name, "fanout", False, is_durable, True, False, False, Table({})))
+        client.send(1, methods.QueueBind(0, "q", name, "", False, Table({})))
+        driver.settle()
+    router, metadata = driver.node.broker.vhosts["/"].router, driver.node.broker.metadata
+    predeclared = len(router.entries()) - COUNT
+    driver.node.background.set_pace(OneSlice())
+    client.send(1, methods.QueueDelete(0, "q", False, False, False))
+    left = [COUNT, len(router.entries()) - predeclared]
+    while driver.node.background.jobs:
+        driver.turn()
+        left.append(len(router.entries()) - predeclared)
+    driver.settle()
+    assert 0 < max(before - after for before, after in pairwise(left)) <= 64
+    assert left[-1] == 0
+    assert "queue.delete-ok" in client.names()
+    assert not [n for n in range(COUNT) if metadata.exchange("/", f"x{n}")]
 
 
 @pytest.mark.parametrize("is_exclusive", [True, False], ids=["exclusive", "auto-delete"])
@@ -126,4 +153,6 @@ def test_a_long_chain_of_auto_delete_exchanges_goes() -> None:
         if n:
             vhost.router.bind(f"x{n - 1}", Destination("exchange", f"x{n}"), "", {})
     broker.declarations.remove_exchange(vhost, "x699")
+    while driver.node.background.jobs:
+        driver.turn()
     assert vhost.router.declared_count == 0
