@@ -206,10 +206,10 @@ class StreamWeather(Weather):
         for client in [*self.publishers, *self.consumers, *self.sharers, *self.workers]:
             if client.client is not None:
                 self.leave(client)
-        self.relay.is_closing = True
+        super()._dismiss()
+        self.relay.is_closing = True  # what nodes without links had taken has come to the source
         self.wait_for(lambda: self.relay.is_done, "everything is copied")
         self.relay.stop()
-        super()._dismiss()
 
     def stream_on(self, node: ClusterNode, name: str) -> Any:
         """A stream as a node has it."""

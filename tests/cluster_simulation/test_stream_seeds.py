@@ -71,6 +71,12 @@ def test_a_seed_of_a_state_that_was_larger_than_what_a_link_may_have_on_its_way(
     assert not failures_of(range(70_007, 70_008), 4.0, Counter()), _REPLAY
 
 
+@pytest.mark.long
+def test_a_seed_of_a_publish_that_came_when_all_was_said_to_be_copied() -> None:
+    """An error of the simulation: a node had taken it that had no link yet, for a client that did not wait for it."""
+    assert not failures_of(range(100_059, 100_060), 1.0, Counter()), _REPLAY
+
+
 @pytest.mark.parametrize(
     ("rule", "weather", "seed"),
     [
