@@ -21,7 +21,8 @@ def managed(url: str) -> Iterator[tuple[str, str]]:
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
-            places = dict(re.findall(r"(\S+) on (http://[^/\s]+)", "".join(process.stderr.readline() for _ in range(2))))
+            said = process.stderr.readline() + process.stderr.readline()
+            places = dict(re.findall(r"(\S+) on (http://[^/\s]+)", said))
             yield places["http"], places["http/prometheus"]
         finally:
             process.terminate()
