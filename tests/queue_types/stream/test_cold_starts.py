@@ -1,4 +1,4 @@
-"""Who begins in a stream whose pages are on the disk alone: the loop waits for none of them, and what comes is the same."""
+"""Who begins in a stream whose pages are on the disk alone: the loop waits for none, and what comes is the same."""
 
 from __future__ import annotations
 
