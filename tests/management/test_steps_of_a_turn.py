@@ -1,9 +1,9 @@
 """Whatever is asked of a node, and however much it has: no turn of it does much.
 
 A node of 10,000 queues, 2,000 connections, 20,000 bindings and 2,000 parameters is asked each verb that looks. Of each
-turn until the answer is counted how many lines of Python ran, how much memory was taken at a time, and how many objects were given
-back: what makes a list of all queues in one go, or forgets one, has few lines. A turn does one slice of background work
-here.
+turn until the answer is counted how many lines of Python ran, how much memory was taken at a time, and how many objects
+were given back: what makes a list of all queues in one go, or forgets one, has few lines. A turn does one slice of
+background work here.
 """
 
 from __future__ import annotations
