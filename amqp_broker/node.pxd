@@ -85,6 +85,7 @@ cdef class Node:
     cdef public object answers
     cdef public object timings
     cdef public DiskCounts disk_counts
+    cdef public object loop_delays
     cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing

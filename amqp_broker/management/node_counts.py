@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from amqp_broker.management.kept_totals import KeptTotals
     from amqp_broker.management.node_facts import NodeFacts
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from amqp_broker.resources.alarms import Alarms
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.disk_counts import DiskCounts
+    from amqp_broker.turn.loop_delays import LoopDelays
     from amqp_broker.turn.timings import Timings
     from amqp_broker.vhosts.broker import Broker
     from queues.store import MessageStore
@@ -39,3 +41,5 @@ class NodeCounts(NamedTuple):
     timings: Callable[[], Timings | None]
     disk: DiskCounts
     kept: KeptTotals
+    loop_delays: LoopDelays
+    remote_queues: RemoteQueues

@@ -35,8 +35,14 @@ class RehomeVerb:
 
     def _homes(self, request: Request) -> Answer:
         """The nodes and workers that may be homes; those that are to be emptied are not among them. types: of queues
-        that have one."""
-        return {"homes": self._rehoming.taking(), "types": self._rehoming.types()}, None
+        that have one. With `name` of `vhost`: where that queue lives, and where else it might. Raises ValueError,
+        Refused."""
+        homes, types = self._rehoming.taking(), self._rehoming.types()
+        if not request.has("name"):
+            return {"homes": homes, "types": types}, None
+        record = self._rehoming.movable(request.text("vhost", "/"), request.text("name"))
+        others = [home for home in homes if home != record.home]
+        return {"home": record.home, "homes": others, "types": types}, None
 
     def _rehome(self, request: Request) -> Steps:
         """`name` of `vhost` is to live at `home`, a node or a worker. Raises ValueError, Refused."""

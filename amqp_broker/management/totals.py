@@ -50,8 +50,9 @@ _DEAD_LETTERS = {
 #: What there is just now, which comes and goes: of a node that does not answer nobody knows it.
 HELD = frozenset({
     "at", "connections", "channels", "vhosts", "exchanges", "bindings", "queues", "consumers", "publishers", "messages",
-    "messages_ready", "messages_unacknowledged", "messages_delayed", "messages_leased", "message_bytes_ready",
-    "memory_used", "memory_quorum_queues", "memory_assembling", "memory_budget", "journal_bytes", "unsynced_bytes",
+    "queues_here", "messages_ready", "messages_unacknowledged", "messages_delayed", "messages_leased",
+    "message_bytes_ready", "memory_used", "memory_quorum_queues",
+    "memory_assembling", "memory_budget", "journal_bytes", "unsynced_bytes",
 })  # fmt: skip
 
 
@@ -162,12 +163,13 @@ class Totals:
         broker = self._broker
         by_type = {name: _as_of_now(sums) for name, sums in broker.gone.items()}
         sums_of: dict[str, QueueSums] = {}
-        count = 0
+        count = here = 0
         for name in broker.vhost_names.after(None, len(broker.vhost_names)):
             vhost, last = broker.vhosts.get(name), None
             while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
                 for each in names:
                     queue = vhost.queues[each]
+                    here += not queue.described_at()
                     sums = sums_of.get(queue.declaration.type)
                     if sums is None:
                         sums = sums_of[queue.declaration.type] = QueueSums()
@@ -177,7 +179,10 @@ class Totals:
                 last = names[-1]
                 yield None
         channels, publishers = yield from self._add_channels()
-        held = {**self._held(), **_held_by(sums_of.values()), "queues": count, "publishers": publishers}
+        held = {
+            **self._held(), **_held_by(sums_of.values()), "queues": count, "queues_here": here,
+            "publishers": publishers,
+        }  # fmt: skip
         for queue_type, sums in sums_of.items():
             gone = by_type.get(queue_type, {})
             by_type[queue_type] = {name: value + gone.get(name, 0) for name, value in _as_of_now(sums).items()}
@@ -268,6 +273,10 @@ class Totals:
             "connection_created": clients.opened,
             "connection_closed": clients.closed,
             "connection_moved": clients.moved,
+            "hops_out": counts.remote_queues.commands_sent(),
+            "hops_in": counts.remote_queues.home.executed(),
+            "loop_delays": list(counts.loop_delays.counts),
+            "loop_delay_ms": counts.loop_delays.late_ms,
             "channel_created": clients.channels_opened,
             "channel_closed": clients.channels_closed,
             "queue_declared": broker.queues_declared,

@@ -93,8 +93,8 @@ class Rehoming:
 
     # -- asked for -----------------------------------------------------------------------------------------------------
 
-    def check(self, vhost: str, name: str, home: str) -> QueueRecord:
-        """The record of a queue that may go there, as far as the metadata say. Raises ValueError."""
+    def movable(self, vhost: str, name: str) -> QueueRecord:
+        """The record of a queue that may live elsewhere, as far as the metadata say. Raises ValueError."""
         metadata = self.broker.metadata
         record = metadata.queue(vhost, name)
         if record is None:
@@ -108,13 +108,18 @@ class Rehoming:
             raise ValueError(f"{called} is auto-delete: it ends with its last consumer, and is not worth a move")
         if not record.durable:
             raise ValueError(f"{called} is not durable: it ends with its home")
-        if record.home == home:
-            raise ValueError(f"{called} lives at {home} already")
         if metadata.level < REHOMING:
             raise ValueError(
                 f"the cluster is at level {metadata.level}, and moving queues needs {REHOMING}: upgrade all nodes "
                 f"first, `amqp-broker cluster status` shows which speak it"
             )
+        return record
+
+    def check(self, vhost: str, name: str, home: str) -> QueueRecord:
+        """The record of a queue that may go there, as far as the metadata say. Raises ValueError."""
+        record = self.movable(vhost, name)
+        if record.home == home:
+            raise ValueError(f"queue '{name}' in vhost '{vhost}' lives at {home} already")
         places = self.places()
         if home not in places:
             raise ValueError(f"no node or worker '{home}'; there are {', '.join(places)}")

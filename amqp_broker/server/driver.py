@@ -363,6 +363,7 @@ class Driver:
         if now < self._due:  # what it was set for has been put off since
             self._wake_at(self._due, now)
             return
+        self.node.loop_delays.add(now - self._due)
         if self._timings is not None:
             self._timings.record("timer", (now - self._due) / 1000.0)
         try:

@@ -144,6 +144,7 @@ class PeerLinks:
         self._listeners: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._pending: dict[PeerLink, None] = {}
+        self._calls_nobody = False
         self._timer: asyncio.TimerHandle | None = None
 
     # -- for the driver ----------------------------------------------------------------------------------------------
@@ -208,6 +209,10 @@ class PeerLinks:
         if member is not None and member.link is not None:
             member.link.part([])
 
+    def call_nobody(self) -> None:
+        """Dial no more: a link that is lost from now on stays so, unless the other side makes a new one."""
+        self._calls_nobody = True
+
     def is_connected(self, node_id: str) -> bool:
         """Whether there is a link to this member."""
         member = self.members.get(node_id)
@@ -244,7 +249,7 @@ class PeerLinks:
         while True:
             await member.lacks_link.wait()
             await asyncio.sleep(member.backoff.next_delay())
-            if member.link is None:
+            if member.link is None and not self._calls_nobody:
                 await self._dial(member)
             if member.link is not None and not member.is_cold:
                 member.backoff.reset()

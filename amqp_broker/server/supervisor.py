@@ -44,7 +44,7 @@ from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.moves import MOVE, NUMBER_BYTES
 from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all
-from amqp_broker.server.worker import BUSY, EMPTY, PLAIN, READY, SECURE, SERVING, WORD, Seat
+from amqp_broker.server.worker import BUSY, EMPTY, PLAIN, READY, SECURE, SERVING, STOPPING, WORD, Seat
 from amqp_broker.server.workers_file import folder_of, read_workers, write_workers
 from amqp_broker.settings.kinds import AUTO, MIB, Address
 from amqp_broker.settings.workers import worker_name
@@ -602,6 +602,10 @@ class Supervisor:
         self._rest()
         for listener in (*self._plain, *self._secure):
             listener.close()
+        for worker in self._running():
+            if worker.control is not None:
+                with suppress(OSError):
+                    worker.control.send(STOPPING)
         others = [each for each in self._running() if each.number]
         for worker in others or self._running():
             self._stop_worker(worker)

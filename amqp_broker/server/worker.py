@@ -1,7 +1,8 @@
 """What `serve` does in a worker: links to the other workers of its node, and clients that the supervisor hands over.
 
     supervisor -> worker   PLAIN or SECURE with a client's socket; SERVING: the node is ready; MOVE with the socket of a
-                           client that another worker had (moves.py); BUSY: it is the bottleneck
+                           client that another worker had (moves.py); BUSY: it is the bottleneck; STOPPING: the node
+                           stops, and whoever of the others goes does not come back
     worker -> supervisor   READY and the node's name; WORD, every WORD_S: its loop turns, and so many clients it has;
                            EMPTY: it was to be emptied, and holds nothing any more; MOVE: a client is another worker's
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.server")
 
-PLAIN, SECURE, SERVING, BUSY = b"P", b"T", b"G", b"B"
+PLAIN, SECURE, SERVING, BUSY, STOPPING = b"P", b"T", b"G", b"B", b"S"
 READY, WORD, EMPTY = b"R", b"W", b"E"
 #: So often a worker says that its loop turns, seconds.
 WORD_S: Final = 0.2
@@ -217,6 +218,8 @@ class WorkerSide(ClusterSide):
                 self._is_serving = True
                 if self.on_serving is not None:
                     self.on_serving()
+            if said == STOPPING:
+                self._call_nobody()
             if said[:1] == BUSY:
                 self._say_what_makes_it_busy(*said[1:3])
             if said[:1] in (PLAIN, SECURE, MOVE):
@@ -234,9 +237,15 @@ class WorkerSide(ClusterSide):
         else:
             self.on_client(client, said == SECURE)
 
+    def _call_nobody(self) -> None:
+        """All workers stop, one before the other: who has gone is not to be reached any more."""
+        if self._links is not None:
+            self._links.call_nobody()
+
     def _supervisor_is_gone(self) -> None:
         if not self.over.is_set():
             log.warning("the supervisor is gone: this worker stops")
+            self._call_nobody()
             self._loop.remove_reader(self._seat.control.fileno())
             self.over.set()
 

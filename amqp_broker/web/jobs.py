@@ -1,4 +1,5 @@
-"""Jobs: messages that are moved for users, each job in a thread, on a connection of its own, as the user who wants it.
+"""Jobs: messages and queues that are moved for users, each job in a thread, on a connection of its own, as the user who
+wants it.
 
 They live in this process: when it ends, what was not acknowledged is back in its queue, and the list is forgotten.
 
@@ -20,6 +21,7 @@ from typing import Final
 from amqp_broker.client.connection import Connection
 from amqp_broker.client.errors import ClientError
 from amqp_broker.moving.mover import CannotMove, Move, Mover, Progress, why_not
+from amqp_broker.moving.rehomer import Rehome, RehomeProgress, Rehomer
 from amqp_broker.moving.replayer import Replay, Replayer, ReplayProgress
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.web.errors import ApiError
@@ -35,14 +37,14 @@ RUNNING, DONE, CANCELLED, FAILED = "running", "done", "cancelled", "failed"
 
 @dataclass(slots=True)
 class Job:
-    """kind: move, replay (of dead letters) or stream-replay. key: whose, in which virtual host, and from where.
-    began_at, ended_at: seconds since the epoch."""
+    """kind: move, replay (of dead letters), stream-replay, rehome or rebalance. key: whose, in which virtual host, and
+    from where. began_at, ended_at: seconds since the epoch."""
 
     kind: str
     key: Key
-    move: Move | Replay
+    move: Move | Replay | Rehome
     began_at: float
-    mover: Mover | Replayer | None = None
+    mover: Mover | Replayer | Rehomer | None = None
     state: str = RUNNING
     reason: str = ""
     ended_at: float | None = None
@@ -71,8 +73,18 @@ class Job:
             "taken": done.taken, "moved": done.moved, "left_over": done.left_over, "without_place": done.without_place,
             "unroutable": done.unroutable, "refused": done.refused, "own": done.own,
             "places": [{"to": str(place), "messages": count} for place, count in list(done.by_place.items())],
-            **({"next_offset": done.next_offset} if isinstance(done, ReplayProgress) else {}),
+            **_own(done),
         }  # fmt: skip
+
+
+def _own(done: Progress) -> JsonObject:
+    """What only some kinds have."""
+    if isinstance(done, ReplayProgress):
+        return {"next_offset": done.next_offset}
+    if isinstance(done, RehomeProgress):
+        stayed = [{"vhost": each.vhost, "name": each.name, "reason": why} for each, why in list(done.stayed)]
+        return {"queues": done.queues, "stayed": stayed}
+    return {}
 
 
 class Jobs:
@@ -84,8 +96,10 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._guard = threading.Lock()
 
-    def start(self, kind: str, key: Key, move: Move | Replay) -> Job:
-        """Raises ApiError where too many run already."""
+    def start(
+        self, kind: str, key: Key, move: Move | Replay | Rehome, connect: Callable[[], Connection] | None = None
+    ) -> Job:
+        """connect: opens another connection than one of the user's. Raises ApiError where too many run already."""
         job = Job(kind, key, move, time.time())
         with self._guard:
             if sum(each.state == RUNNING for each in self._jobs.values()) >= MOST_RUNNING:
@@ -95,7 +109,7 @@ class Jobs:
             ended = [each.move.name for each in self._jobs.values() if each.state != RUNNING]
             for name in ended[:-MOST_REMEMBERED]:
                 del self._jobs[name]
-        threading.Thread(target=self._run, args=(job,), name=f"job {move.name}", daemon=True).start()
+        threading.Thread(target=self._run, args=(job, connect), name=f"job {move.name}", daemon=True).start()
         return job
 
     def all(self) -> list[Job]:
@@ -119,10 +133,10 @@ class Jobs:
         for job in self.all():
             job.cancel()
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job, connect: Callable[[], Connection] | None) -> None:
         state, reason = FAILED, "a fault of the server; its log says more"
         try:
-            connection = self._connect(job.key)
+            connection = self._connect(job.key) if connect is None else connect()
             try:
                 job.mover = job.move.begin(connection, job.user, time.monotonic, job.wants_end.wait)
                 if job.wants_end.is_set():
@@ -139,8 +153,8 @@ class Jobs:
         job.reason, job.ended_at = reason, time.time()
         job.state = state
         self._forget()
-        words = (job.move.name, job.kind, encode(job.move.queue), encode(job.key.vhost), encode(job.user), state)
+        whence = f" from queue '{encode(job.move.queue)}' in vhost '{encode(job.key.vhost)}'" if job.move.queue else ""
         log.info(
-            "job %s: %s from queue '%s' in vhost '%s' by user '%s' %s: %s",
-            *words, "; ".join(filter(None, (job.progress.told(), encode(reason).replace("%20", " ")))),
+            "job %s: %s%s by user '%s' %s: %s", job.move.name, job.kind, whence, encode(job.user), state,
+            "; ".join(filter(None, (job.progress.told(), encode(reason).replace("%20", " ")))),
         )  # fmt: skip

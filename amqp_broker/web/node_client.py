@@ -16,7 +16,7 @@ from typing import Final
 from amqp_broker.client import Connection
 from amqp_broker.client.errors import ClientError
 from amqp_broker.protocol.json_values import JsonObject
-from amqp_broker.system_client import SystemClient, SystemRequestError
+from amqp_broker.system_client import CLIENT_NAME, SystemClient, SystemRequestError
 
 _CONNECTIONS: Final = 4
 #: How long the node may take for one answer, and how long a worker waits for its turn.
@@ -57,6 +57,11 @@ class NodeClient:
                 raise
             self._give_back(client)
             return answer
+
+    def connect(self) -> Connection:
+        """A connection apart, for what waits for as long as the node takes: no other request waits for that. Raises
+        ClientError."""
+        return Connection.open(self.url, DEADLINE_S, name=CLIENT_NAME)
 
     def greet(self, deadline_s: float) -> None:
         """Whether it lives: on a connection of its own, as what others ask for is no reason why it would not. Raises

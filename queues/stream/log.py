@@ -24,7 +24,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -274,10 +274,11 @@ class StreamLog:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def chunk_at(self, offset: int) -> Stored | None:
+    def chunk_at(self, offset: int, wait: Callable[[Pending], object] | None = None) -> Stored | None:
         """The chunk that has this offset, or `first` if that is above it; where compaction has taken that, the next one
-        there is; None at the end. A page that is not in RAM is read, and those behind it are fetched meanwhile. Raises
-        CorruptRecord, OSError."""
+        there is; None at the end. A page that is not in RAM is read, and those behind it are fetched meanwhile. wait:
+        of who can wait, is called with what reads it in the background, and None returned. Raises CorruptRecord,
+        OSError."""
         offset = max(offset, self.first)
         if offset >= self.next:
             return None
@@ -285,12 +286,17 @@ class StreamLog:
         if chunks and offset >= chunks[0].first:
             return chunks[bisect_right(chunks, offset, key=_offset_of) - 1]
         page = bisect_right(self._parts, offset, key=_first_of) - 1
+        if wait is not None and self._parts[page].page.data is None:
+            coming = self._coming(page)
+            if coming is not None and not coming.done():
+                wait(coming)
+                return None
         chunks = self._read(page)
         place = bisect_right(chunks, offset, key=_offset_of) - 1
         if place < 0 or offset >= chunks[place].next:
             place += 1
             if place == len(chunks):
-                return self.chunk_at(self._parts[page].page.last + 1)
+                return self.chunk_at(self._parts[page].page.last + 1, wait)
         return chunks[place]
 
     def is_in_ram(self, offset: int) -> bool:
@@ -351,6 +357,10 @@ class StreamLog:
         place = bisect_right(self._parts, offset, key=_first_of) - 1
         if place < 0 or self._parts[place].page.last < offset or self._parts[place].page.data is not None:
             return None
+        return self._coming(place)
+
+    def _coming(self, place: int) -> Pending | None:
+        """What reads a page that is not in RAM."""
         self._fetch_ahead(place)
         return self._pager.page_store.coming(self.queue_id, self._parts[place].page.location)
 

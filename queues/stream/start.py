@@ -28,6 +28,16 @@ class Start(NamedTuple):
     value: int = 0
 
 
+def page_of(start: Start, stream: Stream, now: int) -> int:
+    """An offset of the page that has to be read to find the place; below 0 for none."""
+    kind, value = start
+    if kind is StartKind.LAST:
+        return stream.next - 1
+    if kind in (StartKind.TIME, StartKind.AGE):
+        return stream.log.page_of_time(value if kind is StartKind.TIME else max(0, now - value))
+    return -1
+
+
 def place_of(start: Start, stream: Stream, now: int) -> int:
     """The offset, which may be beyond the end. Raises CorruptRecord, OSError."""
     kind, value = start

@@ -1,9 +1,9 @@
 """Whatever is asked of a node, and however much it has: no turn of it does much.
 
-A node of 10,000 queues, 2,000 connections and 20,000 bindings is asked each verb that looks. Of each turn until the
-answer is counted how many lines of Python ran, how much memory was taken at a time, and how many objects were given
-back: what makes a list of all queues in one go, or forgets one, has few lines. A turn does one slice of background work
-here.
+A node of 10,000 queues, 2,000 connections, 20,000 bindings and 2,000 parameters is asked each verb that looks. Of each
+turn until the answer is counted how many lines of Python ran, how much memory was taken at a time, and how many objects
+were given back: what makes a list of all queues in one go, or forgets one, has few lines. A turn does one slice of
+background work here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.node.node_driver import NodeDriver, consume, handshake_octets
 from tests.node.one_slice import OneSlice
 from tests.node.system_service import SystemService
 
-QUEUES, CONNECTIONS = 10_000, 2_000
+QUEUES, CONNECTIONS, PARAMETERS = 10_000, 2_000, 2_000
 #: Between two ends alone.
 PAIRED = QUEUES
 BATCH = 500
@@ -123,6 +123,8 @@ class Asked:
         self._apply(commands.declare_queue("/", "s", QUEUES + 1, type_name="stream"))
         self._bind("amq.fanout", [(name, "") for name in names])
         self._bind("amq.direct", [(names[0], f"p{number:05}") for number in range(PAIRED)])
+        for number in range(PARAMETERS):
+            self._apply(commands.set_parameter("/", "component", f"p{number:05}", {"of": ["some", "value"]}))
         octets = handshake_octets() + encode_method_frame(1, methods.ChannelOpen())
         for number in range(CONNECTIONS):
             client = driver.raw_client()

@@ -102,7 +102,7 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "queues.shrink": ({"node": "n4"}, {"node": _TEXT, "vhost": _TEXT, "queue": _TEXT}),
     "queues.rebalance": ({}, {}),
     "queue.rehome": ({"name": "q", "home": "n4"}, {"vhost": _TEXT, "name": _TEXT, "home": _TEXT}),
-    "queue.homes": ({}, {}),
+    "queue.homes": ({"name": "q"}, {"vhost": _TEXT, "name": _TEXT}),
     "whoami": ({}, {"as_user": _TEXT}),
     "queue.peek": (
         {"vhost": "/", "name": "q"},

@@ -14,20 +14,28 @@ from tests.packaging.building import ROOT
 
 
 @contextmanager
+def managed(url: str) -> Iterator[tuple[str, str]]:
+    """A management process beside the node at an AMQP URL: where its pages are, and its metrics."""
+    command = [sys.executable, "-P", "-m", "amqp_broker", "management", "--url", url]
+    command += ["--listen=127.0.0.1:0", "--prometheus-listen=127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = process.stderr.readline() + process.stderr.readline()
+            places = dict(re.findall(r"(\S+) on (http://[^/\s]+)", said))
+            yield places["http"], places["http/prometheus"]
+        finally:
+            process.terminate()
+            assert process.stderr is not None
+            process.stderr.read()
+
+
+@contextmanager
 def scraped_member() -> Iterator[tuple[str, str]]:
     """One of two, which leads some groups: its AMQP URL, and that of its metrics."""
     with amqp_broker.running_cluster(2, log_level="warning") as cluster:
         url = cluster.nodes[0].url
-        command = [sys.executable, "-P", "-m", "amqp_broker", "management", "--url", url]
-        command += ["--listen=127.0.0.1:0", "--prometheus-listen=127.0.0.1:0"]
-        with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stderr is not None
-                places = (re.search(r"prometheus on (http://[^/\s]+)", line) for line in process.stderr)
-                metrics = next(place[1] for place in places if place is not None)
-                with SystemClient(url) as client:
-                    client.request("cluster.rebalance")  # so that it leads some, of which it knows who lags
-                yield url, metrics
-            finally:
-                process.terminate()
-                process.stderr.read()
+        with managed(url) as (_, metrics):
+            with SystemClient(url) as client:
+                client.request("cluster.rebalance")  # so that it leads some, of which it knows who lags
+            yield url, metrics

@@ -355,6 +355,19 @@ def test_a_node_is_drained_with_all_of_its_workers() -> None:
     asyncio.run(drain_all())
 
 
+def test_a_worker_that_stops_calls_nobody_who_has_gone(tmp_path: Path) -> None:
+    """One has a client who does not leave, and the others are gone before it: that is no news."""
+    settings = {"peer_handshake_timeout": "100ms", "shutdown_timeout": "1s"}
+    with amqp_broker.running(tmp_path, workers=3, **settings) as broker:
+        client = Connection.open(broker.url)
+        before = len(broker.logs)
+        broker.end()
+        lines = broker.logs[before:].splitlines()
+        client.abort()
+    assert any("is closed" in line for line in lines), "the others have gone before"
+    assert [line for line in lines if " WARNING amqp_broker.cluster" in line] == []
+
+
 def test_a_worker_that_cannot_start_ends_the_node(tmp_path: Path) -> None:
     async def die() -> None:
         with amqp_broker.running(tmp_path, workers=2) as broker:

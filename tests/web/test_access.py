@@ -30,6 +30,10 @@ TABLE = """
 /v1/queues/{vhost}/{queue}/messages/{position}/body GET:m
 /v1/queues/{vhost}/{queue}/move POST:m
 /v1/queues/{vhost}/{queue}/replay POST:m
+/v1/queues/{vhost}/{queue}/homes GET:a
+/v1/queues/{vhost}/{queue}/rehome POST:a
+/v1/homes GET:a
+/v1/rebalance/classic-queues POST:a
 /v1/streams/{vhost}/{stream} GET:m
 /v1/streams/{vhost}/{stream}/offset GET:m
 /v1/streams/{vhost}/{stream}/compact POST:a

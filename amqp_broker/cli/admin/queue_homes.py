@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import click
 
 from amqp_broker.cli.admin.asking import add_url_options, asking, say, vhost_of, vhost_option
 from amqp_broker.cli.failed import Failed
-from amqp_broker.moving.spreading import Weighed, spread
+from amqp_broker.moving.rehomer import MOVE_DEADLINE_S, plan
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.system_client import SystemClient, SystemRequestError
-
-_COLUMNS = ["vhost", "name", "node", "type", "durable", "exclusive", "auto_delete", "messages", "message_bytes"]
-_PAGE_ROWS = 500
 
 
 @click.command("rehome")
@@ -26,7 +22,7 @@ def rehome_command(name: str, home: str, vhost: str | None, url: str) -> None:
     It delivers nothing meanwhile. Consumers stay attached, publishers wait; what consumers hold comes again.
     """
     with asking(url) as client:
-        said = client.request("queue.rehome", vhost=vhost_of(url, vhost), name=name, home=home)
+        said = _rehome(client, vhost_of(url, vhost), name, home)
     say(f"queue '{name}' lives at {home} now: {said['messages']} messages were brought from {said['from']}")
 
 
@@ -34,15 +30,14 @@ def spread_classic(url: str, is_dry: bool) -> None:
     """Move the classic queues that have to."""
     refused = 0
     with asking(url) as client:
-        found = client.request("queue.homes")
-        changes = spread(list(_movable(client, found["types"])), found["homes"])
+        _, changes = plan(client.request)
         for queue, home in changes:
             called = f"queue '{queue.name}' in vhost '{queue.vhost}'"
             if is_dry:
                 say(f"{called} would move from {queue.home} to {home}: {queue.messages} messages")
                 continue
             try:
-                said = client.request("queue.rehome", vhost=queue.vhost, name=queue.name, home=home)
+                said = _rehome(client, queue.vhost, queue.name, home)
                 say(f"{called} lives at {home} now: {said['messages']} messages were brought from {queue.home}")
             except SystemRequestError as error:
                 refused += 1
@@ -53,16 +48,6 @@ def spread_classic(url: str, is_dry: bool) -> None:
         say("nothing to do: they are spread already")
 
 
-def _movable(client: SystemClient, types: list[str]) -> Iterator[Weighed]:
-    """Those that may move."""
-    after: dict[str, str] = {}
-    while True:
-        page = client.request("objects.page", kind="queues", columns=_COLUMNS, limit=_PAGE_ROWS, **after)
-        for values in page["rows"]:
-            row = dict(zip(page["columns"], values, strict=True))
-            if row["type"] in types and row["durable"] and not row["exclusive"] and not row["auto_delete"]:
-                sizes = row["messages"] or 0, row["message_bytes"] or 0
-                yield Weighed(row["vhost"], row["name"], row["node"], *sizes)
-        if page["next"] is None:
-            return
-        after = {"after": page["next"]}
+def _rehome(client: SystemClient, vhost: str, name: str, home: str) -> JsonObject:
+    """For as long as it takes."""
+    return client.request_within(MOVE_DEADLINE_S, "queue.rehome", {"vhost": vhost, "name": name, "home": home})

@@ -14,7 +14,7 @@ from amqp_broker.auth import passwords
 from amqp_broker.management.definitions.arguments import describe_arguments
 from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord, Policy, QueueRecord, User, VHost
 from amqp_broker.metadata.metadata import Metadata
-from amqp_broker.protocol.json_values import JsonObject
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.turn.letting_go import let_go
 from amqp_broker.version import __version__
 from exchanges.bindings import EXCHANGE
@@ -188,22 +188,18 @@ def _vhost(vhost: VHost) -> JsonObject:
     return {"name": vhost.name, **about, "tracing": vhost.tracing, "metadata": metadata}
 
 
-def _parameters(metadata: Metadata, vhost: VHost) -> list[JsonObject]:
+def _parameters(metadata: Metadata, vhost: VHost) -> Iterator[JsonObject]:
     """The vhost's parameters, and what RabbitMQ holds as such: operator policies and limits."""
-    found = [
-        (parameter.component, parameter.name, copy.deepcopy(parameter.value))
-        for parameter in metadata.parameters(vhost.name)
-    ]
-    found += [
-        (OPERATOR_POLICY, policy.name, _policy_value(policy))
-        for policy in metadata.operator_policies(vhost.name)
-    ]
+    for parameter in metadata.parameters(vhost.name):
+        yield _parameter(vhost, parameter.component, parameter.name, copy.deepcopy(parameter.value))
+    for policy in metadata.operator_policies(vhost.name):
+        yield _parameter(vhost, OPERATOR_POLICY, policy.name, _policy_value(policy))
     if vhost.limits:
-        found.append((LIMITS_PARAMETER, "limits", dict(vhost.limits)))
-    return [
-        {"vhost": vhost.name, "component": component, "name": name, "value": value}
-        for component, name, value in found
-    ]
+        yield _parameter(vhost, LIMITS_PARAMETER, "limits", dict(vhost.limits))
+
+
+def _parameter(vhost: VHost, component: str, name: str, value: JsonValue) -> JsonObject:
+    return {"vhost": vhost.name, "component": component, "name": name, "value": value}
 
 
 def _policy_value(policy: Policy) -> JsonObject:

@@ -30,7 +30,7 @@ class Users(Records[User]):
 
     def keys(self, scope: Scope) -> Iterable[Cursor]:
         """See Records."""
-        return [(user.name,) for user in self.metadata.users()]
+        return ((user.name,) for user in self.metadata.users())
 
     def record(self, key: Cursor) -> User | None:
         """See Records."""

@@ -49,7 +49,7 @@ class UserLimits(Records[User]):
 
     def keys(self, scope: Scope) -> Iterable[Cursor]:
         """See Records."""
-        return [(user.name,) for user in self.metadata.users()]
+        return ((user.name,) for user in self.metadata.users())
 
     def record(self, key: Cursor) -> User | None:
         """See Records."""

@@ -34,7 +34,7 @@ class Parameters(VhostRecords[Parameter]):
 
     def keys_in(self, vhost: str) -> Iterable[Cursor]:
         """See VhostRecords."""
-        return [(vhost, one.component, one.name) for one in self.metadata.parameters(vhost)]
+        return ((vhost, one.component, one.name) for one in self.metadata.parameters(vhost))
 
     def record(self, key: Cursor) -> Parameter | None:
         """See Records."""
@@ -54,7 +54,7 @@ class GlobalParameters(Records[GlobalParameter]):
 
     def keys(self, scope: Scope) -> Iterable[Cursor]:
         """See Records."""
-        return [(one.name,) for one in self.metadata.global_parameters()]
+        return ((one.name,) for one in self.metadata.global_parameters())
 
     def record(self, key: Cursor) -> GlobalParameter | None:
         """See Records."""

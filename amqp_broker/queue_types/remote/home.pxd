@@ -14,6 +14,7 @@ cdef class Home:
     cdef object _clock
     cdef object _send_frame
     cdef public dict sessions
+    cdef unsigned long long _executed_before
     cdef dict _awaiting
     cdef dict _starved
     cdef long long _retries_at

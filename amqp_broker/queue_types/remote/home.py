@@ -75,6 +75,7 @@ class Home:
         self._clock = clock
         self._send_frame = send
         self.sessions: dict[str, HomeSession] = {}
+        self._executed_before = 0
         self._awaiting: dict[HomeSession, None] = {}
         self._starved: dict[RemoteConsumer, None] = {}
         self._retries_at = 0
@@ -156,10 +157,17 @@ class Home:
         session = self.sessions.pop(node, None)
         if session is None:
             return
+        self._executed_before += session.executed
         self.touched.pop(session, None)
         self._awaiting.pop(session, None)
         session.close(self._clock.now)
         self.touched.pop(session, None)
+
+    # -- statistics ----------------------------------------------------------------------------------------------------
+
+    def executed(self) -> int:
+        """Commands of other nodes, since the start."""
+        return self._executed_before + sum([session.executed for session in self.sessions.values()])
 
     # -- output ------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ cdef class HomeLink(CommandSink):
     cdef public long long backlog_bytes
     cdef public unsigned long long session
     cdef public unsigned long long applied
+    cdef public unsigned long long commands_sent
     cdef object _send_frame
     cdef AddressBook _addresses
     cdef Buffer _buffer

@@ -114,6 +114,7 @@ class HomeLink(CommandSink):
         self.backlog_bytes = 0
         self.session = 0
         self.applied = 0
+        self.commands_sent = 0
         self._send_frame = send
         self._addresses = AddressBook()
         self._buffer = Buffer(1024)
@@ -229,6 +230,7 @@ class HomeLink(CommandSink):
 
     def _send_commands(self, first: int, count: int, octets: bytes) -> None:
         head = self._head
+        self.commands_sent += count
         count_at = put_batch_head(head, 0, self.own_node, self.session, first, self.applied)
         head.set_u32(count_at, count)
         self._send_frame(self.home, b"".join((head.take(), octets)))

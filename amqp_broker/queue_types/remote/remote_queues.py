@@ -137,6 +137,12 @@ class RemoteQueues:
         if self._on_synced is not None:
             self._on_synced(position)
 
+    # -- statistics ----------------------------------------------------------------------------------------------------
+
+    def commands_sent(self) -> int:
+        """To queues that live elsewhere, since the start."""
+        return sum([link.commands_sent for link in self.links.values()])
+
     # -- output --------------------------------------------------------------------------------------------------------
 
     def work(self, now: int) -> None:

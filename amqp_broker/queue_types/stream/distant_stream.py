@@ -123,8 +123,8 @@ class DistantReading:
         """The same, with the partitions of this node."""
         return self._distant.shares
 
-    def chunk_at(self, offset: int) -> Stored | None:
-        """See StreamLog; None also where it has not come yet: the reader is served when it has."""
+    def chunk_at(self, offset: int, wait: object = None) -> Stored | None:
+        """See StreamLog; None also where it has not come yet: the reader is served when it has, without `wait`."""
         offset = max(offset, self.first)
         found = self._here.chunk_at(offset)
         if found is None:

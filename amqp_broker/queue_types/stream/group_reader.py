@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.reader import MADE, LooksAt, StreamReader
+from amqp_broker.turn.awaited_read import AwaitedRead
 from queues.message import Delivery, Message
 from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from queues.stream.start import Start
     from queues.stream.stream import Stream
     from queues.timers import Timer, Timers
+    from storage.disk import Pending
 
 log = logging.getLogger("amqp_broker")
 
@@ -61,6 +63,10 @@ class GroupSettings:
         self.store_ms = store_ms
         self.handover_ms = handover_ms
         self._timers = timers
+
+    def awaited(self, read: Pending) -> AwaitedRead:
+        """A read in the background."""
+        return AwaitedRead(read, self._timers, self.clock)
 
     def after(self, milliseconds: int, then: Callable[[], None]) -> Timer:
         """Call `then` when so much time has passed."""
@@ -225,7 +231,7 @@ class GroupReader(StreamReader):
                 room -= MADE
                 continue
             self.offset = max(self.offset, stream.first)
-            stored = stream.log.chunk_at(self.offset)
+            stored = stream.log.chunk_at(self.offset, self.wait)
             if stored is None or (consumer.no_ack and not self._may_go(stream)):
                 consumer.is_waiting = True
                 return room
@@ -297,8 +303,8 @@ class GroupReader(StreamReader):
         return get_record(stored.chunk.octets, place, offset, stored.time, self.queue.addresses)
 
     def _deliver_again(self, stream: Stream | DistantReading, offset: int) -> bool:
-        """One that came back; if retention, or compaction, was not quicker. False: it has to be asked for first."""
-        stored = stream.log.chunk_at(offset) if offset >= stream.first else None
+        """One that came back; if retention, or compaction, was not quicker. False: it has to be had first."""
+        stored = stream.log.chunk_at(offset, self.wait) if offset >= stream.first else None
         if stored is None and offset >= stream.first:
             return False
         place = stored.chunk.place_of(offset - stored.first) if stored is not None else -1

@@ -36,7 +36,7 @@ from queues.quorum.effects import Refusal
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.counts import StreamCounts
 from queues.stream.settings import COMPRESSIONS, StreamSettings
-from queues.stream.start import place_of
+from queues.stream.start import page_of, place_of
 from queues.stream.stream import Stream
 from queues.sums import QueueSums
 from storage.errors import CorruptRecord
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from queues.consumer import Consumer
     from queues.quorum.queue import QueueStatistics
     from queues.stream.start import Start
+    from storage.disk import Pending
 
 log = logging.getLogger("amqp_broker")
 
@@ -253,6 +254,11 @@ class StreamQueue(LogQueue):
         stream, offset = self.stream(), None
         try:
             if stream is not None:
+                page = page_of(start, stream, self._clock.now)
+                coming = stream.log.coming(page) if page >= 0 else None
+                if coming is not None and not coming.done():
+                    self._groups.awaited(coming).when_done(lambda _: self.place_as_known(start, then))
+                    return
                 offset = min(place_of(start, stream, self._clock.now), stream.next)
         except (CorruptRecord, OSError) as error:
             assert stream is not None  # it was read
@@ -400,6 +406,17 @@ class StreamQueue(LogQueue):
         for each in under_way:
             each.give_way()
         return bool(under_way)
+
+    def serve_behind(self, reader: StreamReader, read: Pending) -> None:
+        """Serve a reader when a page was read, in the background, and not before."""
+        self._parked[reader] = None
+
+        def was_read(_: object) -> None:
+            self._parked.pop(reader, None)
+            if not reader.is_ended:
+                self.serve_later(reader)
+
+        self._groups.awaited(read).when_done(was_read)
 
     def _mended(self, reader: StreamReader, error: Exception, is_whole: bool) -> None:
         """The page for which a reader waits is there, or will not be."""

@@ -42,7 +42,7 @@ from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps, Task
 from queues.quorum.reader import Malformed
 from queues.stream.log import stored_octets
-from queues.stream.start import StartKind, place_of
+from queues.stream.start import StartKind, page_of, place_of
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class ReadDesk:
         if stream is None:
             self._say(name, number, End(0, 0, 0))
             return
-        page = self._page_of(stream, asked)
+        page = page_of(start, stream, self._clock.now)
         if page >= 0:
             stream = yield from self._in_ram(queue_id, page)
         offset = min(place_of(start, stream, self._clock.now), stream.next)
@@ -196,15 +196,6 @@ class ReadDesk:
         queue.when_current(lambda: known.complete(None))
         yield known
         return self._find(queue_id)
-
-    def _page_of(self, stream: Stream, asked: Place) -> int:
-        """An offset of the page that has to be read for that; below 0 for none."""
-        kind, value = asked.start
-        if kind is StartKind.LAST:
-            return stream.next - 1
-        if kind in (StartKind.TIME, StartKind.AGE):
-            return stream.log.page_of_time(value if kind is StartKind.TIME else max(0, self._clock.now - value))
-        return -1
 
     def _in_ram(self, queue_id: int, offset: int) -> Steps:
         """The stream, once the page with this offset is in RAM."""

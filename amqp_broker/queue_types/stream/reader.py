@@ -20,7 +20,7 @@ import cython
 
 from queues.message import Delivery
 from queues.stream.record import filter_hash_of, get_record, next_record
-from queues.stream.start import place_of
+from queues.stream.start import page_of, place_of
 from queues.stream.stream import Stream
 
 if not cython.compiled:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from queues.message import Message
     from queues.stream.log import Stored
     from queues.stream.start import Start
+    from storage.disk import Pending
 
 #: A message that is made, and not copied, is worth so many units of a slice; a chunk that is passed over as many.
 MADE = 4
@@ -121,7 +122,7 @@ class StreamReader:
             if room <= 0:
                 return 0
             self.offset = max(self.offset, stream.first)
-            stored = stream.log.chunk_at(self.offset)
+            stored = stream.log.chunk_at(self.offset, self.wait)
             if stored is None:
                 consumer.is_waiting = True
                 return room
@@ -142,12 +143,22 @@ class StreamReader:
         if not isinstance(stream, Stream):
             self.queue.place_elsewhere(self)
             return False
+        page = page_of(self.start, stream, now)
+        if page >= 0:
+            coming = stream.log.coming(page)
+            if coming is not None and not coming.done():
+                self.wait(coming)
+                return False
         offset = place_of(self.start, stream, now)
         if offset > stream.next and not self.knows_end:
             self.queue.find_end(self)
             return False
         self.offset = min(offset, stream.next)
         return True
+
+    def wait(self, read: Pending) -> None:
+        """A page has to be read first: it is served again when that is there."""
+        self.queue.serve_behind(self, read)
 
     def serve_chunk(self, stored: Stored, room: int) -> int:
         """Hand out what a chunk has from `offset` on. Returns the room that is left."""

@@ -15,6 +15,7 @@ from amqp_broker.web.endpoints import (
     description,
     exchanges,
     health,
+    homes,
     jobs,
     limits,
     nodes,
@@ -37,7 +38,7 @@ from amqp_broker.web.endpoints import (
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
     policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
-    quorum_queues, taps, audit, description, peek, jobs, streams,
+    quorum_queues, taps, audit, description, peek, jobs, streams, homes,
 )  # fmt: skip
 
 

@@ -39,11 +39,13 @@ from amqp_broker.web.prometheus.whole import (
     globals_of,
     identity,
     number,
+    of_workers,
     persister,
     process,
     service,
     simple,
 )
+from amqp_broker.web.workers import whole_node, workers_of
 
 DETAILED_PREFIX: Final = "rabbitmq_detailed_"
 _MOST_VHOSTS: Final = 100
@@ -91,7 +93,7 @@ def show_detailed(asked: Asked) -> Answer:
 
 
 def _detailed(asked: Asked, wanted: list[str], chosen: Chosen) -> Iterator[Family]:
-    totals = asked.services.totals.read()
+    totals = _totals(asked)
     for name, metrics in _WHOLE.items():
         if name in wanted:
             yield from simple(DETAILED_PREFIX, metrics, _with_attempts(totals))
@@ -117,7 +119,7 @@ def _renamed(family: Family) -> Family:
 
 
 def show_memory(asked: Asked) -> Answer:
-    totals, used = asked.services.totals.read(), _usage(asked, _facts(asked)).resident_bytes
+    totals, used = _totals(asked), _usage(asked, _facts(asked)).resident_bytes
     parts = {"rss": used, "quorum_queue_procs": number(totals.get("memory_quorum_queues"))}
     parts["binary"] = max(0, number(totals.get("memory_used")) - parts["quorum_queue_procs"])
     families = []
@@ -131,7 +133,7 @@ def show_memory(asked: Asked) -> Answer:
 def _text(asked: Asked, endpoint: str, families: Iterable[Family]) -> Answer:
     """families: made when they are asked for here, so that the time they take is counted."""
     began = time.monotonic()
-    node = str(asked.services.totals.read().get("node", ""))
+    node = str(_totals(asked).get("node", ""))
     found = [*identity(node, cluster_name_of(asked), endpoint), *families]
     took = Family(f"{OWN_PREFIX}management_scrape_seconds", GAUGE, "How long this scrape took")
     took.add(time.monotonic() - began)
@@ -139,7 +141,7 @@ def _text(asked: Asked, endpoint: str, families: Iterable[Family]) -> Answer:
 
 
 def _whole(asked: Asked) -> Iterator[Family]:
-    totals = _with_attempts(asked.services.totals.read())
+    totals = _with_attempts(_totals(asked))
     yield from _without_objects(asked)
     for group in _BY_OBJECT:
         yield from simple(PREFIX, group, totals)
@@ -147,7 +149,7 @@ def _whole(asked: Asked) -> Iterator[Family]:
 
 def _without_objects(asked: Asked) -> Iterator[Family]:
     services = asked.services
-    totals = services.totals.read()
+    totals = _totals(asked)
     for group in (n.TOTALS, n.CHURN, n.AUTH):
         yield from simple(PREFIX, group, _with_attempts(totals))
     facts = _facts(asked)
@@ -159,6 +161,13 @@ def _without_objects(asked: Asked) -> Iterator[Family]:
     yield from service(health)
     yield from globals_of(totals)
     yield from simple(OWN_PREFIX, n.OWN, totals)
+    if workers := workers_of(totals):
+        yield from of_workers(workers)
+
+
+def _totals(asked: Asked) -> JsonObject:
+    """Of this node: of all its workers together."""
+    return whole_node(asked.services.totals.read())
 
 
 def _with_attempts(totals: JsonObject) -> JsonObject:

@@ -147,6 +147,21 @@ DEAD_LETTERS: Final = {
 STRATEGIES: Final = ("disabled", "at_most_once", "at_least_once")
 #: The texts of the buckets that the overview asks for.
 SIZE_BUCKETS: Final = ("100.0", "1000.0", "10000.0", "100000.0", "1e+06", "1e+07", "5e+07", "1e+08", "+Inf")
+#: Of each worker of a node that has several.
+WORKER: Final = (
+    gauge("connections", "connections", "Connections that are open at a worker"),
+    gauge("channels", "channels", "Channels that are open at a worker"),
+    gauge("consumers", "consumers", "Consumers of the queues of a worker"),
+    gauge("queues", "queues_here", "Queues that live at a worker"),
+    gauge("messages", "messages", "Messages in the queues of a worker"),
+    counter("received_bytes_total", "recv_oct", "Octets that a worker has had from clients"),
+    counter("sent_bytes_total", "send_oct", "Octets that a worker has sent to clients"),
+    counter("connections_moved_total", "connection_moved", "Connections that came to a worker from another one"),
+    counter("hops_out_total", "hops_out", "Commands of a worker to classic queues that live at others"),
+    counter("hops_in_total", "hops_in", "Commands of others to the classic queues of a worker"),
+)
+#: Up to so late, seconds, as the node counts it (amqp_broker/turn/loop_delays.py).
+DELAY_BUCKETS: Final = ("0.001", "0.002", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1.0", "+Inf")
 OWN: Final = (
     gauge("journal_bytes", "journal_bytes", "Size of the journal"),
     gauge("unsynced_bytes", "unsynced_bytes", "What was written and is not yet synced"),

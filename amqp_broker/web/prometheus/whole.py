@@ -129,6 +129,30 @@ def service(health: Mapping[str, JsonValue]) -> Iterator[Family]:
         yield family
 
 
+def of_workers(workers: Mapping[int, Mapping[str, JsonValue]]) -> Iterator[Family]:
+    """What each worker of a node counts; of one that does not answer nothing but that."""
+    up = Family(f"{OWN_PREFIX}worker_up", GAUGE, "Whether a worker of the node answers")
+    for number_of, counted in workers.items():
+        up.add(int(bool(counted)), {"worker": str(number_of)})
+    yield up
+    for metric in n.WORKER:
+        family = Family(f"{OWN_PREFIX}worker_{metric.name}", metric.kind, metric.help)
+        for number_of, counted in workers.items():
+            if counted:
+                family.add(number(counted.get(metric.field)), {"worker": str(number_of)})
+        yield family
+    delays = Family(f"{OWN_PREFIX}worker_loop_delay_seconds", HISTOGRAM, "How late the timers of a worker were")
+    for number_of, counted in workers.items():
+        labels, within = {"worker": str(number_of)}, 0
+        if len(counts := counted.get("loop_delays") or ()) == len(n.DELAY_BUCKETS):
+            for bound, count in zip(n.DELAY_BUCKETS, counts, strict=True):
+                within += count
+                delays.add(within, {**labels, "le": bound}, "_bucket")
+            delays.add(within, labels, "_count")
+            delays.add(number(counted.get("loop_delay_ms")) / _MS, labels, "_sum")
+    yield delays
+
+
 def globals_of(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
     """Counters of the node by protocol and type of queue."""
     for metric in n.GLOBAL:

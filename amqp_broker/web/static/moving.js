@@ -80,7 +80,7 @@ export function told(job) {
 }
 
 // A job as it goes on, until it has ended or nobody looks at it any more.
-function jobLine(job) {
+export function jobLine(job) {
   const at = path`v1/jobs/${job.id}`;
   const said = h("span", { role: "status", id: "job" });
   const cancel = h("button", { type: "button", class: "small", onclick: () => attempt("It ends soon.", () => remove(at)) }, "Cancel");

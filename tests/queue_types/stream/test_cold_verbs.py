@@ -47,11 +47,11 @@ class SlowDisk(SimulatedDisk):
         return len(reads)
 
 
-def a_cold_stream(disk: SimulatedDisk, **arguments: object) -> NodeDriver:
+def a_cold_stream(disk: SimulatedDisk, step_ms: int = 10, **arguments: object) -> NodeDriver:
     driver = NodeDriver(small_config(page_size_bytes=600), disk)
     client = a_stream(driver, **arguments)
     for number in range(MESSAGES):
-        driver.now += 10
+        driver.now += step_ms
         driver.node.tick(driver.now)
         fill(driver, client, b"%d" % number + bytes(200))
     return driver

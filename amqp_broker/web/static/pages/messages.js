@@ -98,8 +98,8 @@ function jobs() {
   async function refresh() {
     const found = await get("v1/jobs");
     node.replaceChildren(found.length ? lines(["Begun", "What", "Virtual host", "Queue", "User", "So far", ""], found.map((job) => [time(job.began_at), job.kind, job.vhost,
-      link(to.queue({ vhost: job.vhost, name: job.queue }), job.queue), job.user, told(job), h("button", { type: "button", class: "small", onclick: () => end(job) }, job.state === "running" ? "Cancel" : "Forget")]))
-      : h("p", { class: "message" }, "No messages were moved since these pages are there. Moving begins at a queue, or at several in their list."));
+      job.queue ? link(to.queue({ vhost: job.vhost, name: job.queue }), job.queue) : "several", job.user, told(job), h("button", { type: "button", class: "small", onclick: () => end(job) }, job.state === "running" ? "Cancel" : "Forget")]))
+      : h("p", { class: "message" }, "No messages or queues were moved since these pages are there. Moving begins at a queue, or at several in their list."));
   }
   return [node, refresh];
 }

@@ -1,6 +1,6 @@
 // One queue: what it holds and does, its messages, consumers and bindings, how it is configured, and its end.
 
-import { get, mayChange, path, remove } from "../api.js";
+import { get, isAdministrator, mayChange, path, remove } from "../api.js";
 import { bindingTable } from "../bindings.js";
 import { chart } from "../chart.js";
 import { attempt, confirmName } from "../dialog.js";
@@ -8,6 +8,7 @@ import { badge, h, link, patch } from "../dom.js";
 import { crumbs, facts, figures, heading, tabs } from "../facts.js";
 import { count, duration, json, octets, rate, short, time } from "../format.js";
 import { recordPoint, recorded } from "../history.js";
+import { homePart } from "../homes.js";
 import { publishForm, getForm } from "../messages.js";
 import { moveForm } from "../moving.js";
 import { peekForm } from "../peek.js";
@@ -27,7 +28,8 @@ export function queuePage(vhost, name) {
   const overview = h("div", {}, parts.figures, h("section", { class: "charts" }, parts.queued, parts.rates), parts.facts);
   const peek = peekForm(vhost, name);
   const messages = h("div", { class: "columns" }, peek, moveForm(vhost, name), publishForm(vhost, "", name), getForm(vhost, name));
-  const danger = dangerPart(where, name);
+  const home = isAdministrator() ? homePart(vhost, name) : null;
+  const danger = dangerPart(where, name, home);
   const quorum = quorumPart(vhost, name);
   const stream = streamPart(vhost, name, mayChange());
   const offsets = h("div", {}, h("p", { class: "message" }, "A queue of this type has no offsets."));
@@ -37,7 +39,7 @@ export function queuePage(vhost, name) {
   const sections = tabs([
     ["overview", "Overview", overview], ...mayChange() ? [["messages", "Messages", messages, () => peek.refresh()]] : [], ["consumers", "Consumers", parts.consumers],
     ["bindings", "Bindings", bindings, () => bindings.refresh()], ["configuration", "Configuration", parts.configuration], ["quorum", "Replicas", group, () => isQuorum ? quorum.refresh() : null],
-    ["stream", "Stream", offsets, () => isStream ? stream.refresh() : null], ...mayChange() ? [["danger", "Danger", danger.node]] : [],
+    ["stream", "Stream", offsets, () => isStream ? stream.refresh() : null], ...mayChange() ? [["danger", "Danger", danger.node, () => danger.refresh()]] : [],
   ]);
 
   async function refresh() {
@@ -110,7 +112,8 @@ async function configuration(queue) {
     h("tbody", {}, keys.map(row)))) : h("p", { class: "message" }, "No arguments, and no policy fits.")];
 }
 
-function dangerPart(where, name) {
+// home: of who may change it; a queue of another type than classic has none.
+function dangerPart(where, name, home) {
   let queue = {};
   const purge = () => confirmName("Purge the queue", `${count(queue.messages_ready)} messages that are ready are thrown away.`, name, "Purge", () => remove(`${where}/contents`))
     .then((done) => done && attempt("Purged.", () => document.dispatchEvent(new CustomEvent("refresh"))));
@@ -119,5 +122,10 @@ function dangerPart(where, name) {
   const node = h("section", { class: "danger-zone" },
     h("p", {}, h("button", { type: "button", class: "danger", id: "purge", onclick: purge }, "Purge"), " Throw away the messages that are ready."),
     h("p", {}, h("button", { type: "button", class: "danger", id: "delete", onclick: end }, "Delete"), " The queue, its messages and its bindings."));
-  return { node, show: (found) => { queue = found; } };
+  const hasHome = () => home && queue.type === "classic";
+  const show = (found) => {
+    queue = found;
+    if (hasHome() && !node.contains(home.node)) node.prepend(home.node);
+  };
+  return { node, show, refresh: () => hasHome() ? home.refresh() : null };
 }

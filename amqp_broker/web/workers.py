@@ -1,0 +1,41 @@
+"""What a node of several workers counts: each of them, and all together. `totals` as the verb of that name answers."""
+
+from __future__ import annotations
+
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.settings.workers import node_of_worker, worker_number
+from amqp_broker.web.totals import SHARED
+
+
+def workers_of(totals: JsonObject) -> dict[int, JsonObject]:
+    """By number what each has said, and of those that do not answer {}. None at all of a node that is one process."""
+    node = node_of_worker(totals["node"])
+    names = [name for name in (*totals["nodes"], *totals["stale"]) if node_of_worker(name) == node]
+    if len(names) == 1:
+        return {}
+    return {worker_number(name): totals["nodes"].get(name, {}) for name in sorted(names, key=worker_number)}
+
+
+def whole_node(totals: JsonObject) -> JsonObject:
+    """Totals of which those of the asked worker are the node's: sums, of those that do not answer the counters that
+    were heard last."""
+    node = node_of_worker(totals["node"])
+    parts = {**totals["before"], **totals["nodes"]}
+    found: JsonObject = {}
+    for name, counted in parts.items():
+        if node_of_worker(name) == node:
+            found = {**_sum(counted, found), "at": totals["at"]}
+    return {**totals, **found}
+
+
+def _sum(counted: JsonValue, before: JsonValue, name: str = "") -> JsonValue:
+    """Numbers, and whatever of lists and objects are numbers, two and two."""
+    if isinstance(counted, dict):
+        known = before if isinstance(before, dict) else {}
+        return {**known, **{key: _sum(value, known.get(key), key) for key, value in counted.items()}}
+    if isinstance(counted, list):
+        others = before if isinstance(before, list) else [0] * len(counted)
+        return [_sum(value, other) for value, other in zip(counted, others, strict=True)]
+    if before is None:
+        return counted
+    return max(counted, before) if name in SHARED else counted + before

@@ -1,0 +1,140 @@
+"""Metrics of a node that is several processes: of the whole node, and of each of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import amqp_broker
+from amqp_broker.client import Connection
+from amqp_broker.protocol import methods as m
+from amqp_broker.testing.embedded import RunningBroker
+from tests.server.test_workers import process_of
+from tests.web.http_client import Http
+from tests.web.test_metrics import Samples, metrics_of, scrape
+
+#: One broker for all of them.
+pytestmark = pytest.mark.xdist_group("web worker metrics")
+
+CLIENTS, QUEUES, MESSAGES = 8, 4, 20
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with amqp_broker.running(management=True, workers=2, steering="off", log_level="warning") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def clients(broker: RunningBroker) -> Iterator[list[Connection]]:
+    """They are shared out among the workers, and each publishes to each queue, wherever that lives."""
+    opened = [Connection.open(broker.url) for _ in range(CLIENTS)]
+    channels = [each.channel() for each in opened]
+    for number, channel in enumerate(channels):
+        channel.confirm_select()
+        if number < QUEUES:
+            channel.call(m.QueueDeclare(queue=f"q{number}", durable=True))
+    for channel in channels:
+        for number in range(QUEUES):
+            for _ in range(MESSAGES):
+                channel.publish("", f"q{number}", b"x" * 100)
+        assert channel.wait_for_confirms() == []
+    yield opened
+    for each in opened:
+        each.close()
+
+
+def of_workers(samples: Samples, name: str) -> dict[str, float]:
+    return {
+        dict(labels)["worker"]: value for (found, labels), value in samples.items() if found == f"amqp_broker_{name}"
+    }
+
+
+def whole(samples: Samples, name: str) -> float:
+    return samples[name, frozenset()]
+
+
+def until(look: Callable[[], Samples], holds: Callable[[Samples], bool]) -> Samples:
+    """What was counted is told again for a second or some."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds(samples := look()):
+        assert time.monotonic() < deadline, samples
+    return samples
+
+
+@pytest.mark.usefixtures("clients")
+def test_totals_are_those_of_all_workers(http: Http) -> None:
+    look = metrics_of(http)
+    published = CLIENTS * QUEUES * MESSAGES
+    received = ("rabbitmq_global_messages_received_total", frozenset({("protocol", "amqp091")}))
+    samples = until(lambda: scrape(look, "/metrics"), lambda found: found[received] >= published)
+    # Besides there are those of the management process.
+    assert whole(samples, "rabbitmq_connections") >= CLIENTS
+    assert whole(samples, "rabbitmq_channels") >= CLIENTS
+    assert whole(samples, "rabbitmq_queues") == QUEUES
+    assert whole(samples, "rabbitmq_queue_messages") == published
+    assert whole(samples, "rabbitmq_connections_opened_total") >= CLIENTS
+
+
+@pytest.mark.usefixtures("clients")
+def test_each_worker_has_its_own(http: Http) -> None:
+    look = metrics_of(http)
+
+    def is_whole(samples: Samples) -> bool:
+        return sum(of_workers(samples, "worker_messages").values()) == CLIENTS * QUEUES * MESSAGES
+
+    samples = until(lambda: scrape(look, "/metrics"), is_whole)
+    assert of_workers(samples, "worker_up") == {"0": 1, "1": 1}
+    connections = of_workers(samples, "worker_connections")
+    assert sum(connections.values()) == whole(samples, "rabbitmq_connections")
+    assert min(connections.values()) > 0, "clients are at both"
+    queues = of_workers(samples, "worker_queues")
+    assert (set(queues), sum(queues.values()), min(queues.values()) > 0) == ({"0", "1"}, QUEUES, True)
+    assert sum(of_workers(samples, "worker_connections_moved_total").values()) == 0
+    # Who is not where the queue is has its commands sent there, and they are carried out.
+    sent, done = of_workers(samples, "worker_hops_out_total"), of_workers(samples, "worker_hops_in_total")
+    assert min(sent.values()) >= MESSAGES
+    assert min(done.values()) >= MESSAGES
+    for worker in "01":
+        late = samples["amqp_broker_worker_loop_delay_seconds_count", frozenset({("worker", worker)})]
+        assert late > 0, "timers are due all the time"
+        labels = frozenset({("worker", worker), ("le", "+Inf")})
+        assert samples["amqp_broker_worker_loop_delay_seconds_bucket", labels] == late
+    octets = of_workers(samples, "worker_received_bytes_total")
+    assert min(octets.values()) >= 100 * MESSAGES
+
+
+def test_a_node_that_is_one_process_has_no_workers() -> None:
+    with amqp_broker.running(management=True, log_level="warning") as alone:
+        http = Http(alone.management_url)
+        samples = scrape(metrics_of(http), "/metrics")
+        assert not any(name.startswith("amqp_broker_worker_") for name, _ in samples)
+        assert whole(samples, "rabbitmq_connections") >= 1
+        http.close()
+
+
+def test_while_a_worker_stands_still_sums_do_not_fall(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    settings = {"workers": 2, "steering": "off", "log_level": "warning"}
+    with amqp_broker.running(data_dir, management=True, **settings) as broker:
+        http = Http(broker.management_url)
+        look = metrics_of(http)
+        connections = [Connection.open(broker.url) for _ in range(CLIENTS)]
+        name = "rabbitmq_connections_opened_total"
+        before = until(lambda: scrape(look, "/metrics"), lambda found: whole(found, name) >= CLIENTS)
+        os.kill(process_of(data_dir, 1), signal.SIGSTOP)
+        try:
+            stopped = until(lambda: scrape(look, "/metrics"), lambda found: of_workers(found, "worker_up")["1"] == 0)
+        finally:
+            os.kill(process_of(data_dir, 1), signal.SIGCONT)
+        assert whole(stopped, name) >= whole(before, name)
+        assert "1" not in of_workers(stopped, "worker_connections"), "nobody knows"
+        for each in connections:
+            each.abort()
+        http.close()
