@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from amqp_broker.cluster.membership import CALM_MS
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.tenants import head_of
 from amqp_broker.management.request import Request
@@ -29,8 +30,19 @@ def cluster() -> HostCluster:
     return HostCluster()
 
 
+def founded(cluster: HostCluster) -> None:
+    """Everybody knows of all members and workers."""
+    for _ in range(50):
+        known = [driver.node.broker.metadata for driver in cluster.nodes.values()]
+        groups = [group.members for host in cluster.hosts for group in cluster.nodes[host].node.replication.groups()]
+        if all(len(each.worker_names()) == len(cluster.hosts) for each in known) and min(map(len, groups)) == 3:
+            return
+        cluster.run(100)
+    raise AssertionError("they do not hear of each other")
+
+
 def test_members_and_voters_are_hosts(cluster: HostCluster) -> None:
-    cluster.run(1000)
+    founded(cluster)
     for driver in cluster.nodes.values():
         metadata = driver.node.broker.metadata
         assert list(metadata.members()) == ["n1", "n2", "n3"]
@@ -139,7 +151,7 @@ def test_transient_queues_of_a_host_that_stays_away_are_gone(cluster: HostCluste
 
 
 def test_a_host_is_not_removed_while_queues_live_at_its_workers(cluster: HostCluster) -> None:
-    cluster.run(1000)
+    founded(cluster)
     host, asked = cluster.follower(), cluster.leader()
     cluster.declare(f"{host}/1", "q")
     cluster.run(300)
@@ -147,20 +159,56 @@ def test_a_host_is_not_removed_while_queues_live_at_its_workers(cluster: HostClu
         verbs_of(cluster.nodes[asked].node)["cluster.remove"](Request({"node": host}))
 
 
-def test_a_removed_host_ends_and_its_workers_are_told_nothing(cluster: HostCluster) -> None:
-    cluster.run(1000)
+def test_transient_queues_of_a_worker_go_though_who_leads_has_never_met_it(cluster: HostCluster) -> None:
+    host, leader = cluster.follower(), cluster.leader()
+    cluster.client(f"{host}/1", 1).send(1, exclusive("own"))
+    cluster.run(300)
+    cluster.kill(f"{host}/1")
+    down = {name: cluster.kill(name) for name in cluster.hosts}
+    for name, driver in down.items():
+        cluster.revive(name, driver)
+    cluster.run(2000)
+    assert "own" in cluster.homes(cluster.leader())
+    cluster.run(cluster.nodes[leader].config.node_down_ms + 1000)
+    assert "own" not in cluster.homes(cluster.leader())
+
+
+def test_a_removed_host_ends_and_workers_are_not_released(cluster: HostCluster) -> None:
+    founded(cluster)
     host, asked = cluster.follower(), cluster.leader()
-    release = head_of(FrameKind.RELEASE)
-    heard: list[str] = []
+    released: list[str] = []
+    for name, driver in cluster.nodes.items():
+        if name not in cluster.hosts:
+            driver.node.tenants.receivers[FrameKind.RELEASE] = lambda by, payload, now: released.append(by)
     cluster.nodes[asked].node.replication.propose(commands.remove_member(host, queues=commands.DROP))
-    for _ in range(400):
-        cluster.run(10)
-        heard += [target for (_, target), frames in cluster._links.items() if any(f[:3] == release for f in frames)]
+    for _ in range(100):
+        cluster.run(100)
         if cluster.nodes[host].node.membership.is_removed:
             break
     assert cluster.nodes[host].node.membership.is_removed
-    assert not [name for name in heard if "/" in name]
+    assert released == []
     assert not [name for name in cluster.nodes[asked].node.membership.worker_addresses() if name.startswith(host)]
+
+
+def test_a_removed_host_ends_though_its_own_workers_talk_to_it(cluster: HostCluster) -> None:
+    """The others do not any more."""
+    founded(cluster)
+    host, asked = cluster.follower(), cluster.leader()
+    node = cluster.nodes[host].node
+    cluster.nodes[asked].node.replication.propose(commands.remove_member(host, queues=commands.DROP))
+    while host in node.broker.metadata.members():
+        cluster.step()
+    for name in cluster.names:
+        if not name.startswith(host):
+            cluster.cut(host, name)
+            cluster.cut(f"{host}/1", name)
+    assert not node.membership.is_removed
+    for _ in range(4):
+        for driver in cluster.nodes.values():
+            driver.now += CALM_MS // 2
+        cluster.run(100)
+    assert node.replication.is_connected(f"{host}/1")
+    assert node.membership.is_removed
 
 
 def said(cluster: HostCluster, **changed: object) -> bytes:
