@@ -21,6 +21,8 @@ Invariants:
    member's, may still be cut.
 6. Who was away while members came has links with them all the same: it believes those members who have applied more of
    the metadata than itself. Otherwise a new member that leads could never tell it that there is one.
+7. Workers are no members: nobody adds, removes or releases them. Each process links with the workers of all others that
+   the metadata name (`worker_addresses`), all behind the address of their member.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.cluster.balance import plan_moves
 from amqp_broker.links.frame_kinds import FrameKind
-from amqp_broker.links.levels import SOME_MEMBERS
+from amqp_broker.links.levels import SOME_MEMBERS, WORKERS
 from amqp_broker.links.tenants import head_of
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.group_placing import host_of, place_groups
 from amqp_broker.settings.kinds import Address, parse_address
+from amqp_broker.settings.workers import node_of_worker, worker_name
 from raft.membership import MembershipResult, TransferResult
 
 if TYPE_CHECKING:
@@ -83,6 +86,8 @@ class Membership:
         #: Who has said that this node is no member, on a link that was for no more than that.
         self.dismissed_by: dict[str, None] = {}
         self.known: dict[str, Address] = {}
+        self._own_workers: tuple[int, ...] = ()
+        self._own_closing: tuple[int, ...] = ()
         self.is_removed = False
         self._config = config
         self._replication = replication
@@ -92,6 +97,7 @@ class Membership:
         self._timers = timers
         self._is_ready = is_ready
         self._why_not_leading = why_not_leading
+        self._own_host = node_of_worker(config.node_name)
         self._own_address = self._find_own_address()
         self._addresses: dict[str, Address] = {}
         self._calm_since: int | None = None
@@ -114,9 +120,14 @@ class Membership:
         """Where the others reach this node, as far as its settings say."""
         config = self._config
         for name, address in config.cluster:
-            if name == config.node_name:
+            if name == node_of_worker(config.node_name):
                 return address
         return next((each for each in config.cluster_listen if each.port and each.host not in _ANY_HOST), None)
+
+    @property
+    def places(self) -> tuple[int, int, bool]:
+        """While these are the same, so is `worker_addresses`."""
+        return self._metadata.place_generation, self._metadata.level, self._is_ready()
 
     @property
     def own_address(self) -> Address | None:
@@ -129,10 +140,14 @@ class Membership:
         """Where members were when this node stopped. Before `start`."""
         self.known = dict(known)
 
+    def have_workers(self, numbers: tuple[int, ...], closing: tuple[int, ...]) -> None:
+        """Which workers this node has besides worker 0, and which of them are to be emptied: the others are told."""
+        self._own_workers, self._own_closing = numbers, closing
+
     def start(self, now: int) -> None:
         """The node is ready."""
         self._look(now)
-        self._say_members(self._replication.connected())  # those that came before it could say anything
+        self._say_members(self._replication.linked_members())  # those that came before it could say anything
 
     def addresses(self) -> dict[str, Address]:
         """The nodes to have links with, and where they are."""
@@ -150,6 +165,22 @@ class Membership:
             address = address or self._addresses.get(name) or heard.get(name)
             if address is not None and name != replication.own_node:
                 found[name] = address
+        return found
+
+    def worker_addresses(self) -> dict[str, Address]:
+        """Of the workers of the other members; at a worker k, which looks after no members, of these too. None below
+        the level with which workers came: members of earlier versions do not know their names."""
+        metadata, others, host = self._metadata, self._config.others, self._own_host
+        found: dict[str, Address] = {}
+        if metadata.level < WORKERS or (not self._is_ready() and not self._config.worker):
+            return found
+        for name, text in metadata.members().items():
+            address = others.get(name) or _address(text) or self._addresses.get(name)
+            if name == host or address is None:
+                continue
+            if self._config.worker:
+                found[name] = address
+            found |= {worker_name(name, each): address for each in metadata.workers_of(name).numbers}
         return found
 
     def take_addresses(self) -> dict[str, Address]:
@@ -170,7 +201,8 @@ class Membership:
         """There is a link to a node: it may have been away."""
         self._heard.pop(name, None)
         self._groupings.pop(name, None)
-        self._say_members([name])
+        if name == node_of_worker(name) and not self._config.worker:
+            self._say_members([name])
 
     def _say_members(self, names: Collection[str]) -> None:
         recorded = self._metadata.members() if self._is_ready() else {}
@@ -266,7 +298,7 @@ class Membership:
             self._release(recorded)
             self._look_for_release(recorded, now)
         if self._look_at_addresses() or self._said != self._what_to_say():
-            self._say_members(self._replication.connected())
+            self._say_members(self._replication.linked_members())
         if self._why_not_leading():
             self.give_up_leading()
         else:
@@ -283,11 +315,8 @@ class Membership:
     def _release(self, recorded: Mapping[str, str]) -> None:
         """Tell those who are in no group any more. Their links stay until the next look, so that they hear of it."""
         grouped = self.grouped()
-        linked = self._replication.connected()
-        workers = self._replication.workers()
-        released = dict.fromkeys(
-            name for name in linked if name not in recorded and name not in grouped and name not in workers
-        )
+        linked = self._replication.linked_members()
+        released = dict.fromkeys(name for name in linked if name not in recorded and name not in grouped)
         for name in released:
             self._send_release(name, b"")
         self._leaving = {name: None for name in released if name not in self._released}
@@ -297,7 +326,8 @@ class Membership:
         """What a node is told that is no member, and comes all the same, linked for no more than that; nothing if this
         node does not know it for certain."""
         recorded = self._metadata.members() if self._is_ready() else {}
-        if not recorded or name in recorded or name in self.grouped():
+        host = node_of_worker(name)
+        if not recorded or host in recorded or host in self.grouped() or self._config.worker:
             return []
         return [*self._acquaintances.introduction(), _FAREWELL]
 
@@ -326,7 +356,7 @@ class Membership:
             self._releasing.clear()
             self._lonely_since = None
             return
-        if self._replication.connected() or self._lonely_since is None:
+        if self._replication.linked_members() or self._lonely_since is None:
             self._lonely_since = now
         is_released = 2 * sum(name in recorded for name in self._releasing) > len(recorded)
         if is_released or now - self._lonely_since >= CALM_MS:
@@ -350,6 +380,10 @@ class Membership:
         if recorded:
             if own in recorded and address and recorded[own] != address:
                 replication.propose(commands.put_member(own, address))
+            elif own in recorded and self._metadata.level >= WORKERS:
+                known = self._metadata.workers_of(own)
+                if (known.numbers, known.closing) != (self._own_workers, self._own_closing):
+                    replication.propose(commands.put_member_workers(own, self._own_workers, self._own_closing))
         elif replication.metadata_group.is_leader and (address or replication.is_clustered):
             others = self._config.others
             for name in replication.metadata_group.members:

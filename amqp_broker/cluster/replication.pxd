@@ -18,6 +18,8 @@ cdef class Replication:
     cdef list _removal_watchers
     cdef public TurnClock clock
     cdef public bint is_ready
+    cdef public bint waits_for_level
+    cdef long long _linking_since
     cdef public bint is_busy
     cdef public long long deadline
     cdef public RaftHost host
@@ -47,7 +49,8 @@ cdef class Replication:
     cdef dict _connected
     cdef dict _absent
     cdef object _leader
-    cdef long long _told_applied
+    cdef long long _told_members
+    cdef long long _told_workers
     cdef bint _is_absorbing
     cdef bint _has_populated
 
@@ -55,8 +58,13 @@ cdef class Replication:
     @cython.locals(now="long long")
     cpdef int synced(self, long long position) except -1
     cpdef void touch(self) except *
-    @cython.locals(applied="long long", octets=bytes)
+    @cython.locals(applied="long long")
     cpdef void absorb(self, long long now) except *
+    @cython.locals(to_members="long long", to_workers="long long", reached="long long")
+    cdef void _tell_applied(self, long long applied) except *
+    cdef void _say_applied(self, list names, long long index) except *
+    @cython.locals(is_worker=bint, known="long long", reached="long long")
+    cdef long long _known_to_all(self, long long applied) except -1
     cpdef int work(self, long long now) except -1
     cdef void _say_to_metadata(self, long long now) except *
     cpdef int end_turn(self, long long now) except -1

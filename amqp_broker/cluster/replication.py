@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from amqp_broker.links.acquaintances import Acquaintances
 from amqp_broker.links.frame_kinds import FrameKind
+from amqp_broker.links.levels import WORKERS
 from amqp_broker.links.tenants import Tenants
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.feed import FeedFollower, FeedSource, FollowedGroup
 from amqp_broker.metadata.machine import Batch, MetadataMachine, Projection
 from amqp_broker.metadata.stream import MetadataStream, Proposal, Then
-from amqp_broker.settings.workers import are_beside, node_of_worker
+from amqp_broker.settings.workers import are_beside, node_of_worker, worker_number
 from queues.quorum.session import session_above
 from queues.store import MessageStore
 from raft.errors import FolderGivenUp
@@ -48,6 +49,9 @@ log = logging.getLogger("amqp_broker.cluster")
 
 #: Sessions are times in milliseconds, shifted by this.
 _SESSION_BITS = 10
+#: A worker k waits so long for links with all others before it serves, milliseconds; and looks so often.
+LINKING_MS = 2000
+_LOOK_MS = 20
 
 
 class QueueGroups(Protocol):
@@ -86,7 +90,7 @@ class QueueGroups(Protocol):
 
 class Replication:
     """See the module's docstring. take_level: hears the level that the metadata are at, before anything of it is
-    written."""
+    written. waits_for_level: this is a worker k, and there are members of a version that knows no workers."""
 
     def __init__(
         self,
@@ -123,6 +127,7 @@ class Replication:
         self._random_bytes = random_bytes
         self._take_level = take_level
         self.is_ready = False
+        self.waits_for_level = False
         #: Something has happened in this turn that concerns groups or peers. What submits a command sets it.
         self.is_busy = True
         #: When `tick` is due; 0 for never. As of the last turn that was busy.
@@ -154,7 +159,7 @@ class Replication:
         self._workers: dict[str, None] = {}
         self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
-        self._told_applied = 0
+        self._told_members = self._told_workers = self._linking_since = 0
         self._is_absorbing = False
         self._has_populated = False
 
@@ -202,6 +207,10 @@ class Replication:
     def is_alone(self) -> bool:
         """Whether this node is all there is to agree: then nothing but its disk is ever waited for."""
         return self.metadata_group.members == (self.own_node,)
+
+    def linked_members(self) -> list[str]:
+        """The nodes to which there is a link, workers left out."""
+        return [name for name in self._connected if name == node_of_worker(name)]
 
     @property
     def has_workers(self) -> bool:
@@ -271,6 +280,7 @@ class Replication:
         known = self.machine.last_session(self.own_node, group.entries)
         self.stream.open(self.own_node, self._session_above(known))
         self._absent = {name: now for name in self.members() if name != self.own_node}
+        self._expect_workers(now)
         self._store.count_elsewhere(self.host.live_bytes)
         self._begin(None)
         if config.worker:
@@ -323,7 +333,10 @@ class Replication:
             if self.is_alone and self.level < spoken:
                 self.propose(commands.raise_level(spoken))
                 self._begin(None)
+            elif self._follower is not None and not self._is_at_home(self.clock.now):
+                self._timers.at(self.clock.now + _LOOK_MS, self._started)
             else:
+                self.waits_for_level = False
                 self.is_ready = True
             return
         if self.metadata_group.is_leader and not self._has_populated:
@@ -331,6 +344,21 @@ class Replication:
             self._populate().when_done(self._begin)
         else:
             self._begin(None)
+
+    def _is_at_home(self, now: int) -> bool:
+        """Of a worker k: whether the others know that it is there. In a cluster the level has to be one with workers,
+        and the metadata to name it; and links with all are there, or some are not to be had now."""
+        host, metadata = node_of_worker(self.own_node), self._metadata
+        members = metadata.members()
+        if len(members or self._config.cluster) <= 1:
+            return True
+        self.waits_for_level = metadata.level < WORKERS
+        if self.waits_for_level or worker_number(self.own_node) not in metadata.workers_of(host).numbers:
+            return False
+        self._linking_since = self._linking_since or now
+        names = [*members, *metadata.worker_names()]
+        is_linked = all(name in self._connected for name in names if name != self.own_node)
+        return is_linked or now - self._linking_since >= LINKING_MS
 
     def _begin(self, result: object) -> None:
         """`_started` hears when everything that was proposed before is applied."""
@@ -344,7 +372,7 @@ class Replication:
         self.is_busy = True
         self._connected[name] = 0
         self._absent.pop(name, None)
-        self._told_applied = 0
+        self._told_members = self._told_workers = 0
         if are_beside(name, self.own_node):
             self._workers[name] = None
         self.host.peer_connected(name, now)
@@ -411,9 +439,15 @@ class Replication:
         """Members that are away for too long lose what does not survive their restart."""
         for name, since in self._absent.items():
             if now - since >= self._config.node_down_ms and self._metadata.transients(name):
-                log.warning("node %s is away for %d ms: its transient queues are gone", name, now - since)
+                log.warning("%s is away for %d ms: its transient queues are gone", name, now - since)
                 self._absent[name] = now
                 self.propose(commands.node_gone(name))
+
+    def _expect_workers(self, now: int) -> None:
+        """Workers that the metadata know, and to which there is no link, are away from now on."""
+        for name in self._metadata.worker_names():
+            if name not in self._connected and name != self.own_node:
+                self._absent.setdefault(name, now)
 
     def touch(self) -> None:
         """There is something to do at the end of this turn."""
@@ -439,14 +473,44 @@ class Replication:
         applied = group.last_applied
         if self._source is not None:
             self._source.reach(applied)
-        if applied != self._told_applied and self._connected:
-            self._told_applied = applied
-            octets = applied.to_bytes(8, "big")
-            for name in self._connected:
-                self._send_applied(name, octets)
+        if self._connected:
+            self._tell_applied(applied)
         if self.stream.settling:
-            self.stream.settle(min(self._connected.values(), default=applied), now)
+            self.stream.settle(self._known_to_all(applied), now)
         self._is_absorbing = False
+
+    def _tell_applied(self, applied: int) -> None:
+        """A member says what it and its workers have applied; to its workers, what they and all linked members have.
+        So each hears of all without a word from workers of other members. What a worker k says is its own."""
+        to_members = to_workers = applied
+        if not self._config.worker:
+            for name, reached in self._connected.items():
+                if name in self._workers:
+                    to_members = min(to_members, reached)
+                elif name == node_of_worker(name):
+                    to_workers = min(to_workers, reached)
+        if to_members > self._told_members:
+            self._told_members = to_members
+            if not self._config.worker:
+                self._say_applied(self.linked_members(), to_members)
+        if to_workers > self._told_workers:
+            self._told_workers = to_workers
+            self._say_applied([name for name in self._connected if name in self._workers], to_workers)
+
+    def _say_applied(self, names: list[str], index: int) -> None:
+        octets = index.to_bytes(8, "big")
+        for name in names:
+            self._send_applied(name, octets)
+
+    def _known_to_all(self, applied: int) -> int:
+        """Up to where all have applied the metadata that are linked: members with their workers, and the workers of
+        this node. A worker k hears of members by its worker 0."""
+        is_worker = self._config.worker > 0
+        known = applied
+        for name, reached in self._connected.items():
+            if name in self._workers or (not is_worker and name == node_of_worker(name)):
+                known = min(known, reached)
+        return known
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
@@ -467,7 +531,7 @@ class Replication:
     def settling(self) -> Proposal | None:
         """For an answer that relies on what was found here: done when the linked members know it too. None: they do."""
         applied = self.metadata_group.last_applied
-        if min(self._connected.values(), default=applied) >= applied:
+        if self._known_to_all(applied) >= applied:
             return None
         self.is_busy = True
         return self.stream.wait_for(applied, self.clock.now)
@@ -485,6 +549,8 @@ class Replication:
                 hear(command["node"], index)
         elif command["op"] in ("member.add", "member.put"):
             self.acquaintances.member_added(command["node"], index, self.clock.now)
+        elif command["op"] == "member.workers":
+            self._expect_workers(self.clock.now)
         elif command["op"] == "level.raise":
             self._take_level(self.level)
             log.info("the cluster is at level %d: no member can go back to the version before", self.level)
@@ -500,6 +566,7 @@ class Replication:
         self.read_index = index
         self._take_level(self.level)
         self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.clock.now)
+        self._expect_workers(self.clock.now)
         session = self.machine.session_of(self.own_node)
         if session > self.stream.session:
             self.stream.reopen(self._session_above(session))

@@ -18,14 +18,17 @@ RECORDED = "recorded"
 POINT = "point"
 FORGOTTEN = "forgotten"
 GENERATION = "generation"
+WORKER = "worker"
 
 
 class Acquaintance:
     """A link to another member, admitted or not. point: where that one is, as it has said on this link. generation:
-    of the cluster, as it has said. since: what the cluster had applied of the metadata when it was added."""
+    of the cluster, as it has said. since: what the cluster had applied of the metadata when it was added. folder: of a
+    worker, the identity of its node's, hexadecimal."""
 
     def __init__(self) -> None:
         self.since = 0
+        self.folder = ""
         #: What it speaks; None while it has not said so.
         self.levels: Levels | None = None
         self.is_current = False  # of this version: it names its generation

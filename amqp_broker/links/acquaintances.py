@@ -21,7 +21,9 @@ Invariants:
 4. Who has never greeted is of a version that did not, and admitted as it was then; who has greeted once has to, always,
    and so has everybody in a cluster that was restored.
 5. Nobody is heard, not even to say that this node is no member, before it has said that it is of this generation.
-6. Workers of one node have promised each other nothing: what they say counts at once.
+6. Workers have promised nothing, so what those of one node say to each other counts at once. Others count for each
+   other when each has said (WORKER) what it speaks, and of which generation of the cluster and which folder of its node
+   it is; a worker k has these two from its node's worker 0.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from amqp_broker.links.acquaintance import (
     POINT,
     RECORDED,
     REMEMBERS,
+    WORKER,
     Acquaintance,
     read_point,
     show_point,
@@ -48,7 +51,7 @@ from amqp_broker.links.generation import FIRST, Standing, compare, why_over, why
 from amqp_broker.links.members_file import KnownMembers
 from amqp_broker.links.refusals import Refusals
 from amqp_broker.links.tenants import head_of
-from amqp_broker.settings.workers import are_beside
+from amqp_broker.settings.workers import are_beside, node_of_worker
 from raft.leadership import Leadership
 from raft.memory import Point, Witness
 
@@ -109,7 +112,8 @@ class Acquaintances:
         self.replaces = False
         self.refusals = Refusals()
         self.levels = levels.OWN
-        self._identity = ""  # of a folder that was made with one, hexadecimal
+        self._identity = ""  # of a folder that was made with one, hexadecimal; at a worker k, of its node's
+        self._is_told = False  # a worker k, where its node stands
         self.wants_sync = False
         self._cluster = cluster
         self._touch = touch
@@ -206,8 +210,13 @@ class Acquaintances:
             return
         self.links[name] = link = Acquaintance()
         if are_beside(name, self._cluster.own_node):
-            link.levels = self.levels
+            link.levels, link.is_current = self.levels, True
+            if not self._is_worker:
+                self._introduce(name)
             self._admit(name, now)
+        elif self._is_worker or name != node_of_worker(name):
+            if self._is_told or not self._is_worker:
+                self._introduce(name)
         elif not self._memory.is_open:  # a node that has no others, as far as it knows
             self._admit(name, now)
         elif self._memory.position <= self._cluster.synced_position:
@@ -231,7 +240,7 @@ class Acquaintances:
         if frame.startswith(_HEAD):
             self.on_said(name, frame[len(_HEAD) :], now)
             return None
-        if self.reason or self._is_refused(name, link):
+        if self.reason or self._is_worker or name != node_of_worker(name) or self._is_refused(name, link):
             return None
         if self._on_farewell(name, frame, now) or link.point is not None:
             return None
@@ -273,6 +282,10 @@ class Acquaintances:
 
     def member_added(self, name: str, index: int, now: int) -> None:
         """By the metadata, at this index; maybe with a new folder, and its old one is still linked."""
+        for other, each in list(self.links.items()):
+            is_of_it = other != name == node_of_worker(other)
+            if is_of_it and each.is_admitted and self._is_of_old_folder(other, each, index):
+                self._leave([other], now)
         link = self.links.get(name)
         if link is None or link.point is None or self.reason:
             return
@@ -319,6 +332,9 @@ class Acquaintances:
             said = json.loads(payload)
             point = read_point(said["point"]) if "point" in said else None
             what = said["what"]
+            if what == WORKER:
+                self._on_worker(name, link, said, now)
+                return
             if what in (GREETING, GENERATION):
                 link.is_current = "generation" in said
                 link.levels = levels.read_levels(said.get("levels"))
@@ -362,6 +378,57 @@ class Acquaintances:
             self._forget(name, missing, now)
             return
         self._say(name, REMEMBERS)
+
+    # -- workers -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_worker(self) -> bool:
+        """Whether this is a worker k."""
+        own = self._cluster.own_node
+        return own != node_of_worker(own)
+
+    def _introduce(self, name: str) -> None:
+        """Say who this is, on a link of which one end is a worker k."""
+        identity = self._memory.identity.hex() or self._identity
+        self._say(
+            name, WORKER, generation=self.generation, replaces=self.replaces, levels=self.levels,
+            since=self.joined_at, identity=identity,
+        )  # fmt: skip
+
+    def _on_worker(self, name: str, link: Acquaintance, said: JsonObject, now: int) -> None:
+        own = self._cluster.own_node
+        generation, since, identity = int(said["generation"]), int(said["since"]), str(said["identity"])
+        if are_beside(name, own):
+            if name == node_of_worker(own):
+                self.generation, self.replaces = generation, bool(said["replaces"])
+                self.joined_at, self._identity = since, identity
+                was_told, self._is_told = self._is_told, True
+                for other, each in list(self.links.items()):
+                    if not are_beside(other, own) and not was_told:
+                        self._introduce(other)
+                        self._weigh(other, each, now)
+            return
+        link.levels, link.is_current = levels.read_levels(said["levels"]), True
+        link.generation, link.since, link.folder = generation, since, identity
+        self._weigh(name, link, now)
+
+    def _weigh(self, name: str, link: Acquaintance, now: int) -> None:
+        """Whether what one says counts that has said who it is."""
+        if link.levels is None or link.is_admitted or (self._is_worker and not self._is_told):
+            return
+        if compare(self.generation, link.generation) is not Standing.SAME:
+            self._refuse(name, link.generation)
+        elif self._is_of_old_folder(name, link, self._applied):
+            self.refusals.warn(name, "its folder is an old one of its node, which the cluster has added with another")
+        elif not self._is_of_another_level(name, link):
+            self._admit(name, now)
+
+    def _is_of_old_folder(self, name: str, link: Acquaintance, applied: int) -> bool:
+        """Whether the metadata, applied up to there, have another folder for a worker's node."""
+        identity = self._cluster.recorded_identity(node_of_worker(name))
+        return bool(identity) and link.folder != identity and link.since <= applied
+
+    # -- generations and levels ----------------------------------------------------------------------------------------
 
     def _hear_generation(self, name: str, link: Acquaintance, theirs: int | None, replaces: bool, now: int) -> None:
         """theirs: None of a node that belongs to no cluster yet, and will take this node's. replaces: earlier ones."""

@@ -36,6 +36,8 @@ SOME_MEMBERS: Final = 2
 DELETION_PROTECTION: Final = 2
 #: The first in which the home of a classic queue changes (rehoming/).
 REHOMING: Final = 2
+#: The first in which nodes of a cluster have several workers (metadata/member_workers.py).
+WORKERS: Final = 2
 #: The version of the folder's format (storage/folder_format.py), by level.
 FOLDER_FORMATS: Final = {1: 5, 2: 6}
 

@@ -49,6 +49,7 @@ from amqp_broker.links.peer_handshake import (
     encode_hello,
     is_hello_proved,
 )
+from amqp_broker.settings.workers import node_of_worker
 
 MAX_EPOCH = (1 << 64) - 1
 
@@ -256,7 +257,8 @@ class PeerProtocol:
         return LinkOpened(self.peer_name, self.epoch)
 
     def _check_certificate(self, name: str) -> None:
-        if self._tls is not None and name not in self._tls.certificate_names:
+        """Workers of a node have its certificate."""
+        if self._tls is not None and node_of_worker(name) not in self._tls.certificate_names:
             names = ", ".join(map(repr, self._tls.certificate_names)) or "nobody"
             raise PeerLinkError(f"it should be {name!r}, but its certificate names {names}")
 

@@ -270,7 +270,7 @@ class ClusterVerbs:
                     f"without {name} there would be no majority: {len(rest) - len(gone)} of the {len(rest)} others "
                     f"are linked; remove who is gone ({', '.join(gone) or 'nobody'}) first"
                 )
-        lost = [queue for queue in self._metadata.queues_at(name) if queue.durable]
+        lost = [queue for queue in self._metadata.queues_at(name, with_workers=True) if queue.durable]
         if lost and not drops_queues:
             listed = ", ".join(f"'{queue.name}'" for queue in lost[:5]) + (", ..." if len(lost) > 5 else "")
             raise ValueError(

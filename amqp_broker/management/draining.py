@@ -23,7 +23,7 @@ from amqp_broker.management.refused import FAILED, Refused
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
-from amqp_broker.settings.workers import node_of_worker
+from amqp_broker.settings.workers import node_of_worker, worker_name
 from amqp_broker.turn.task import Steps, Task
 
 if TYPE_CHECKING:
@@ -80,17 +80,24 @@ class Draining:
         return self._ask(request, "guard", self._guard_here)
 
     def _ask(self, request: Request, verb: str, here: Callable[[Request], Steps]) -> Steps:
-        """A node is all of its workers; what keeps it from being stopped, its worker 0 knows as well as any."""
-        own = self._peers.own_node
-        node = request.text("node", node_of_worker(own))
-        if node == node_of_worker(own):
-            workers = self._replication.workers()
-            if workers and verb != "guard":
-                yield from self._peers.ask_all(workers, verb, request.fields, request.asker)
-            return (yield from here(request))
-        if node not in self._peers.others():
+        """A node is all of its workers, and its worker 0 knows what keeps it from being stopped."""
+        own, metadata = self._peers.own_node, self._broker.metadata
+        host = node_of_worker(own)
+        node = request.text("node", host)
+        if node not in (host, *self._peers.others()):
             raise ValueError(f"no member '{node}'; there are {', '.join(sorted((own, *self._peers.others())))}")
-        answer = yield self._peers.ask(node, verb, request.fields, request.asker)
+        asked = [node]
+        if verb != "guard":
+            beside = self._replication.workers() if node == host else []
+            workers = [worker_name(node, each) for each in metadata.workers_of(node).numbers]
+            asked = list(dict.fromkeys((node, *beside, *workers)))
+        answers = yield from self._peers.ask_all(
+            [name for name in asked if name != own], verb, request.fields, request.asker
+        )
+        said = (yield from here(request)) if own in asked else None
+        if node == own:
+            return said
+        answer = answers[node]
         if answer is None:
             raise Refused(FAILED, f"node {node} does not answer; ask it itself, or look whether it is there")
         return dict(answer.fields)
@@ -201,7 +208,7 @@ class Draining:
                     record = metadata.queue(name, each)
                     if record is None:
                         continue
-                    homed += record.durable and record.home == own
+                    homed += record.durable and node_of_worker(record.home) == own
                     if groups and lives_in_groups(record.type) and len(found) < MAX_LISTED_QUEUES:
                         is_critical = self._groups.of(record.queue_id).raft.group_id in groups
                         found += [{"vhost": name, "name": each}] if is_critical else []

@@ -95,13 +95,13 @@ class PeerQuestions:
     def others(self) -> list[str]:
         """The other members and workers, linked or not."""
         members = {*self._metadata.members(), *self._replication.members(), *self._replication.workers()}
-        return sorted(members - {self.own_node})
+        return sorted({*members, *self._metadata.worker_names()} - {self.own_node})
 
     def is_linked(self, node: str) -> bool:
         """Whether there is a link to that node."""
         return self._membership.is_linked(node)
 
-    def ask(self, node: str, verb: str, fields: JsonObject, asker: Asker) -> _Open:
+    def ask(self, node: str, verb: str, fields: JsonObject, asker: Asker, patience_ms: int = PATIENCE_MS) -> _Open:
         """Its result is the answer of a node, None where there is none in time."""
         question = _Open(node)
         number, self._next = self._next, self._next + 1
@@ -112,7 +112,7 @@ class PeerQuestions:
             question.finish(None)
             return question
         self._open[number] = question
-        until = self._clock.now + PATIENCE_MS
+        until = self._clock.now + patience_ms
         question.timer = self._timers.at(until, lambda now: self._settle(number, None))
         return question
 

@@ -19,6 +19,7 @@ from amqp_broker.leases.stream_reads import READS
 from amqp_broker.management.access import ADMINISTRATOR, LOOKING, PATIENT, Asker, least_tag
 from amqp_broker.management.account_verbs import AccountVerbs
 from amqp_broker.management.administration import Administration
+from amqp_broker.management.at_worker_0 import AtWorker0
 from amqp_broker.management.audit_verbs import AuditVerbs
 from amqp_broker.management.cluster_verbs import ClusterVerbs
 from amqp_broker.management.connection_verbs import ConnectionVerbs
@@ -126,7 +127,7 @@ class System:
             **TapVerbs(counts, peers).verbs,
             **StreamVerbs(broker, peers).verbs,
             **QuorumView(broker, groups, replication, membership, peers).verbs,
-            **ClusterVerbs(broker, replication, membership, transfers, groups).verbs,
+            **AtWorker0(broker, peers, ClusterVerbs(broker, replication, membership, transfers, groups).verbs).verbs,
             **GroupVerbs(broker.metadata, replication, membership, groups).verbs,
             **RehomeVerb(rehoming).verbs,
         }

@@ -192,6 +192,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "member.remove": {"node": _TEXT, "expected": _TEXTS, "queues": _QUEUES},
     "level.raise": {"level": _ID},
     "group.members": {"group": _ID, "nodes": _TEXTS, "expected": _TEXTS, "size": _ID},
+    "member.workers": {"node": _TEXT, "workers": _NUMBERS, "closing": _NUMBERS},
 }
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
 
@@ -445,6 +446,11 @@ def put_group_members(group_id: int, nodes: Iterable[str], expected: Iterable[st
     """A group of queues is on these nodes, if it was to be on `expected` until then; no names: on all. size: it is to
     be on so many once there are more nodes. Of level `SOME_MEMBERS`."""
     return _command("group.members", group_id, sorted(nodes), sorted(expected), size)
+
+
+def put_member_workers(node: str, workers: Iterable[int], closing: Iterable[int]) -> Command:
+    """The workers that a member has besides worker 0, and those of them that are to be emptied. Of level `WORKERS`."""
+    return _command("member.workers", node, sorted(workers), sorted(closing))
 
 
 def raise_level(level: int) -> Command:

@@ -37,6 +37,7 @@ from amqp_broker.metadata.entities import (
     is_same,
 )
 from amqp_broker.metadata.group_members import GroupMembers
+from amqp_broker.metadata.member_workers import MemberWorkers
 from amqp_broker.metadata.partitions import Partitions
 from amqp_broker.metadata.snapshot import describe_queue, lines_of, snapshot_of
 from amqp_broker.metadata.vhost_state import VHostState
@@ -54,7 +55,7 @@ def _id_of(queue: QueueRecord) -> int:
     return queue.queue_id
 
 
-class Metadata(GroupMembers, Access, AppRecords, Partitions):
+class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
     """The machine. Commands go in through `apply`; everything else looks and changes nothing."""
 
     def __init__(self) -> None:
@@ -103,6 +104,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
             "member.remove": self._remove_member,
             "level.raise": self._raise_level,
             **self.group_handlers(),
+            **self.worker_handlers(),
         }
 
     def apply(self, command: Command) -> bool:
@@ -134,12 +136,13 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
     def become(self, other: Metadata) -> None:
         """Take over the state of another machine, which is not to be used any more. The generations rise."""
         access, policy = self.access_generation, self.policy_generation
-        groups = self.group_generation
+        groups, places = self.group_generation, self.place_generation
         handlers = self._handlers
         self.__dict__.update(other.__dict__)
         self._handlers = handlers
         self.access_generation, self.policy_generation = access + 1, policy + 1
         self.group_generation = groups + 1
+        self.place_generation = places + 1
 
     def draft(self) -> Metadata:
         """A machine in the same state, but for its bindings, of which it has none: to try commands out on."""
@@ -153,6 +156,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         other._vhosts = {name: state.draft() for name, state in self._vhosts.items()}
         self.copy_access_to(other)
         self.copy_groups_to(other)
+        self.copy_workers_to(other)
         other._global_parameters = dict(self._global_parameters)
         other._members = dict(self._members)
         other._identities = dict(self._identities)
@@ -515,10 +519,8 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         return [queue for queue in self._queues_by_id.values() if queue.home == node and not queue.durable]
 
     def _drop_transients(self, command: Command) -> bool:
-        """A node that has started is its worker 0: the others go on. One that is gone is gone with all of them."""
-        node = command["node"]
-        is_gone = command["op"] == "node.gone"
-        queues = [queue for queue in self.queues_at(node, with_workers=is_gone) if not queue.durable]
+        """One that has started, or is gone, is this process: the other workers of its node go on."""
+        queues = [queue for queue in self.queues_at(command["node"]) if not queue.durable]
         self._drop_queues(queues)
         return bool(queues)
 
@@ -557,6 +559,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
             return False
         is_new = node not in self._members
         self._members[node] = address
+        self.place_generation += 1
         if identity:
             self._identities[node] = identity
         if is_new:
@@ -578,6 +581,7 @@ class Metadata(GroupMembers, Access, AppRecords, Partitions):
         del self._members[node]
         self._identities.pop(node, None)
         self._drop_queues(queues)
+        self.drop_workers_of(node)
         self.drop_apps_of(node)
         self.drop_group_member(node)
         return True

@@ -81,6 +81,10 @@ def _describe_behind_queues(metadata: Metadata) -> list[Command]:
         commands.put_group_members(group_id, nodes, size=metadata.wanted_size(group_id))
         for group_id, nodes in metadata.group_lists().items()
     )
+    taken.extend(
+        commands.put_member_workers(node, known.numbers, known.closing)
+        for node, known in metadata.member_workers().items()
+    )
     return taken
 
 

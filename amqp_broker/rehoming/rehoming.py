@@ -22,7 +22,7 @@ from amqp_broker.rehoming import frames
 from amqp_broker.rehoming.arrival import Arrivals
 from amqp_broker.rehoming.departure import Departure
 from amqp_broker.rehoming.frames import Frame, fields, frame, numbers
-from amqp_broker.settings.workers import worker_number
+from amqp_broker.settings.workers import node_of_worker, worker_number
 from amqp_broker.turn.completion import Completion
 from queues.leases import groups_of
 
@@ -129,8 +129,8 @@ class Rehoming:
 
     def places(self) -> list[str]:
         """Where queues may live."""
-        own = self.broker.own_node
-        return sorted({own, *self._metadata.members(), *self._replication.workers()})
+        own, metadata = self.broker.own_node, self._metadata
+        return sorted({own, *metadata.members(), *metadata.worker_names(), *self._replication.workers()})
 
     def types(self) -> list[str]:
         """The types of queues that may move."""
@@ -138,7 +138,12 @@ class Rehoming:
 
     def taking(self) -> list[str]:
         """Those of them that are not to be emptied."""
-        return [name for name in self.places() if worker_number(name) < max(1, self.broker.config.workers)]
+        own, metadata, count = node_of_worker(self.broker.own_node), self._metadata, max(1, self.broker.config.workers)
+        return [
+            name
+            for name in self.places()
+            if (worker_number(name) < count if node_of_worker(name) == own else not metadata.is_closing(name))
+        ]
 
     def begin(self, record: QueueRecord, home: str) -> tuple[int, Completion[Progress]]:
         """Have a queue live there. Returns the number by which it is asked for, and what comes of that first. Raises

@@ -44,14 +44,16 @@ _LOOK_S = 0.01
 
 
 class ClusterSide:
-    """See the module's docstring. Raises OSError, ConfigError when sockets or files cannot be had."""
+    """See the module's docstring. Raises OSError, ConfigError when sockets or files cannot be had. has_port: it has the
+    sockets; else somebody else has, and hands over who comes."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, has_port: bool = True) -> None:
         self._config = config
+        self._has_port = has_port
         self._known: KnownMembers | None = None
         self._credentials: TlsCredentials | None = None
         self._links: PeerLinks | None = None
-        self._seen = (0, 0, 0)
+        self._seen: tuple[object, ...] = ()
         #: This node has to end: it is no member any more, or its folder has forgotten what it has promised.
         self.over = asyncio.Event()
         #: Whether a stop because of that is one in good order.
@@ -62,12 +64,15 @@ class ClusterSide:
             assert config.cluster_secret_file is not None
             self._secret = read_secret(config.cluster_secret_file)
             self._credentials = load_credentials(config)
-            self._sockets = bind_all(config.cluster_listen, "--cluster-listen")
+            if has_port:
+                self._sockets = bind_all(config.cluster_listen, "--cluster-listen")
 
     def settle(self, disk: Disk) -> Config:
         """The settings, with the ports that were taken and, in a folder that was made to join, the members to join.
         Raises ConfigError, StorageError."""
-        config = replace(self._config, cluster_listen=tuple(map(address_of, self._sockets)))
+        config = self._config
+        if self._has_port:
+            config = replace(config, cluster_listen=tuple(map(address_of, self._sockets)))
         known = self._known = read_members(disk)
         if known is not None:
             if known.node != config.node_name:
@@ -109,17 +114,24 @@ class ClusterSide:
         config = self._config
         if not config.cluster:  # a node alone may go by another name than it is given: that of its folder
             config = replace(config, node_name=self._replication.own_node)
-        self._links = driver.links = PeerLinks(
+        self._links = driver.links = self._make_links(config, self._secret, self._credentials)
+        await self._links.start(self._sockets)
+        self._links.set_members(self._take_members() | self._membership.worker_addresses())
+        driver.after_turn = self._follow
+
+    def _make_links(self, config: Config, secret: bytes, credentials: TlsCredentials | None) -> PeerLinks:
+        return PeerLinks(
             config,
-            self._secret,
-            driver,
-            credentials=self._credentials,
+            secret,
+            self._driver,
+            credentials=credentials,
             random_source=random.SystemRandom(),
             entropy=secrets.token_bytes,
         )
-        await self._links.start(self._sockets)
-        self._links.set_members(self._membership.addresses())
-        driver.after_turn = self._follow
+
+    def _take_members(self) -> dict[str, Address]:
+        """The members to have links with, and where they are."""
+        return self._membership.take_addresses()
 
     @property
     def is_over(self) -> bool:
@@ -148,13 +160,15 @@ class ClusterSide:
                     self._links.leave(name)
                 else:
                     self._links.cool(name, is_cold=False)
-        seen = (self._membership.version, acquaintances.joined_at, acquaintances.generation)
+        membership = self._membership
+        seen = (membership.version, acquaintances.joined_at, acquaintances.generation, membership.places)
         if seen == self._seen:
             return
         self._seen = seen
-        others = self._membership.take_addresses()
-        gone = [name for name in self._links.members if name not in others and self._links.is_connected(name)]
-        self._links.set_members(others)
+        others = self._take_members()
+        wanted = others | membership.worker_addresses()
+        gone = [name for name in self._links.members if name not in wanted and self._links.is_connected(name)]
+        self._links.set_members(wanted)
         for name in gone:
             self._driver.on_disconnected(name)
         self._remember(others)

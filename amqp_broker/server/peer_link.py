@@ -22,6 +22,7 @@ from amqp_broker.links.peer_protocol import LinkOpened, PeerProtocol, PeerProved
 from amqp_broker.server.peer_socket import PeerSocket
 from amqp_broker.server.peer_tls import TlsChannel, TlsCredentials
 from amqp_broker.settings.cluster_config import ClusterConfig
+from amqp_broker.settings.workers import worker_number
 
 log = logging.getLogger("amqp_broker.cluster")
 
@@ -119,8 +120,9 @@ class PeerLink:
 
     # -- from the loop -----------------------------------------------------------------------------------------------
 
-    def connected(self, connection: socket.socket) -> None:
-        """There is a connection: it is the link's now. Raises OSError if it is gone already."""
+    def connected(self, connection: socket.socket, octets: bytes = b"") -> None:
+        """There is a connection, of which somebody has read these octets: it is the link's now. Raises OSError if it is
+        gone already."""
         if self.is_lost:  # dropped while it was being dialled
             connection.close()
             return
@@ -135,8 +137,10 @@ class PeerLink:
         if self._owner.credentials is None:
             self._begin(None)
         else:
-            self._tls = TlsChannel(self._owner.credentials, is_dialler=self.dialled is not None)
+            self._tls = TlsChannel(self._owner.credentials, self.dialled)
             self._handle(b"")
+        if octets:
+            self.data_received(octets)
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
@@ -160,7 +164,9 @@ class PeerLink:
         if not self.is_lost and not self.is_open:
             is_probe = self.dialled is None and not self._has_heard
             is_linked = self.name is not None and self._owner.is_connected(self.name)
-            level = logging.DEBUG if is_probe or is_linked else logging.WARNING
+            # A worker that is not there has a supervisor all the same, which says so in its own log.
+            is_worker = self.dialled is not None and worker_number(self.dialled) > 0
+            level = logging.DEBUG if is_probe or is_linked or is_worker else logging.WARNING
             self.drop("it has closed the link before it was open: its log says why", level)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amqp_broker.links.peer_handshake import PeerLinkError, TlsFacts
 from amqp_broker.server.tls_files import load_authorities, load_certificate
+from amqp_broker.settings.workers import worker_number
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from amqp_broker.settings.cluster_config import ClusterConfig
 
+_SERVER_NAME = "worker-"
 _READ_BYTES = 256 * 1024
 _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
@@ -64,17 +66,31 @@ def _names_in(certificate: dict[str, Any]) -> tuple[str, ...]:  # as ssl has it
     return tuple(dict.fromkeys(names))
 
 
-class TlsChannel:
-    """One end of one link's TLS."""
+def server_name(node: str) -> str | None:
+    """What who dials says in the clear (SNI): the number of the worker, which is all that whoever has the port of a
+    node needs to know. None for a node itself, as versions without workers do."""
+    number = worker_number(node)
+    return f"{_SERVER_NAME}{number}" if number else None
 
-    def __init__(self, credentials: TlsCredentials, *, is_dialler: bool) -> None:
+
+def worker_of_server_name(name: str) -> int:
+    """Which worker is looked for; 0 for a name that says none."""
+    digits = name.removeprefix(_SERVER_NAME)
+    return int(digits) if digits != name and digits.isdecimal() else 0
+
+
+class TlsChannel:
+    """One end of one link's TLS. dialled: the node that was dialled, None where the link was accepted."""
+
+    def __init__(self, credentials: TlsCredentials, dialled: str | None) -> None:
         self.is_established = False
         self._own = credentials.certificate
-        self._is_dialler = is_dialler
+        self._is_dialler = is_dialler = dialled is not None
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         context = credentials.dialling if is_dialler else credentials.accepting
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not is_dialler)
+        name = None if dialled is None else server_name(dialled)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not is_dialler, server_hostname=name)
 
     def receive(self, data: bytes) -> bytes:
         """Octets from the socket; returns what they say. Raises PeerLinkError; there may be output even then."""

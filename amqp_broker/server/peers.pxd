@@ -32,6 +32,7 @@ cdef class PeerLinks:
     cdef readonly object credentials
     cdef readonly object entropy
     cdef readonly dict members
+    cdef public PeerLinks beside
     cdef readonly Expected expected
     cdef readonly object callbacks
     cdef readonly bytearray room

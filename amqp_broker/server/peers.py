@@ -118,7 +118,8 @@ class Expected:
 
 
 class PeerLinks:
-    """See the module's docstring. `secret` is read_secret's, `entropy` gives unguessable octets, `chance` jitters."""
+    """See the module's docstring. `secret` is read_secret's, `entropy` gives unguessable octets, `chance` jitters.
+    beside: links to others under another secret, which take what is for those."""
 
     def __init__(
         self,
@@ -135,6 +136,7 @@ class PeerLinks:
         self.credentials = credentials
         self.entropy = entropy
         self.members: dict[str, Member] = {}
+        self.beside: PeerLinks | None = None
         self.expected = Expected(self.members, callbacks.farewell)
         self.callbacks = callbacks
         self.room = bytearray(LONG_READ_BYTES)
@@ -184,6 +186,8 @@ class PeerLinks:
         """Send frames, in order. Returns False if there is no link, and they are gone. Raises ValueError for a payload
         above cluster_frame_max."""
         member = self.members.get(node_id)
+        if member is None and self.beside is not None:
+            return self.beside.send(node_id, payloads)
         if member is None or member.link is None or not member.link.is_open:
             return False
         member.link.send(payloads)
@@ -192,7 +196,9 @@ class PeerLinks:
     def drop(self, node_id: str, reason: str) -> None:
         """Close the link to a member that has sent what it must not. It is dialled again."""
         member = self.members.get(node_id)
-        if member is not None and member.link is not None:
+        if member is None and self.beside is not None:
+            self.beside.drop(node_id, reason)
+        elif member is not None and member.link is not None:
             member.link.drop(reason)
 
     def cool(self, node_id: str, is_cold: bool = True) -> None:
@@ -317,7 +323,11 @@ class PeerLinks:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.critical("defect in accepting: no member is accepted any more", exc_info=error)
 
-    def _accepted(self, connection: socket.socket) -> None:
+    def take(self, connection: socket.socket, octets: bytes) -> None:
+        """Somebody else has accepted it, and has read these octets."""
+        self._accepted(connection, octets)
+
+    def _accepted(self, connection: socket.socket, octets: bytes = b"") -> None:
         link = PeerLink(self, self._loop, None)
         self._pending[link] = None
         if len(self._pending) > self.config.max_pending_peers:
@@ -325,7 +335,7 @@ class PeerLinks:
             del self._pending[oldest]
             oldest.drop("too many links at once have not proved who they are")
         try:
-            link.connected(connection)
+            link.connected(connection, octets)
         except OSError:  # it is gone already
             self._pending.pop(link, None)
 

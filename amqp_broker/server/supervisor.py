@@ -16,6 +16,8 @@ Invariants:
    whose loop turns.
 5. A socket that a worker gives away goes to the one that it names, or is closed.
 6. A worker that is the bottleneck (bottleneck.py) hears of it, and says what makes its work.
+7. A link of another node goes to the worker that it looks for, from when worker 0 listens (cluster_door.py).
+8. A node that is no member any more ends with the status of its worker 0.
 """
 
 from __future__ import annotations
@@ -39,16 +41,30 @@ from typing import TYPE_CHECKING, Final
 
 from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.server.bottleneck import BottleneckWatch
+from amqp_broker.server.cluster_door import ClusterDoor
 from amqp_broker.server.descriptors import EXHAUSTED, raise_limit
 from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.moves import MOVE, NUMBER_BYTES
 from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all
-from amqp_broker.server.worker import BUSY, EMPTY, PLAIN, READY, SECURE, SERVING, STOPPING, WORD, Seat
+from amqp_broker.server.worker import (
+    BUSY,
+    EMPTY,
+    GONE,
+    LATER,
+    LINK,
+    OVER,
+    PLAIN,
+    READY,
+    SECURE,
+    SERVING,
+    STOPPING,
+    WORD,
+    Seat,
+)
 from amqp_broker.server.workers_file import folder_of, read_workers, write_workers
 from amqp_broker.settings.kinds import AUTO, MIB, Address
 from amqp_broker.settings.workers import worker_name
-from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,12 +119,7 @@ def is_supervised(config: Config) -> bool:
 
 def supervise(config: Config) -> int | Seat:
     """Run all workers until SIGTERM or SIGINT. Returns the exit status, or, in each worker, its seat. Raises OSError
-    before any worker is started, StorageError for a WORKERS file that cannot be read, or that is there in a cluster."""
-    if config.cluster_listen or config.cluster:
-        raise StorageError(
-            f"{config.data_dir} has folders of workers, and in a cluster of several hosts a node is one process: start "
-            "it without cluster_listen and cluster, with workers = 1, until they are emptied"
-        )
+    before any worker is started, StorageError for a WORKERS file that cannot be read."""
     raise_limit()
     supervisor = Supervisor(config)
     try:
@@ -130,6 +141,8 @@ class Worker:
         self.is_ready = False
         self.is_told = False  # that the node serves
         self.is_empty = False
+        self.is_late = False  # it waits for all nodes to be of a version that knows workers
+        self.is_over = False  # with it the node ends
         self.connections = self.taken = self.handed = 0
         self.word_at = 0.0
         self.deaths: deque[float] = deque()
@@ -151,7 +164,9 @@ class Supervisor:
     """See the module's docstring. Made, the ports are bound."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config
+        self._selector = selectors.DefaultSelector()
+        self._door = ClusterDoor(config, self._selector, self._give_link)
+        self._config = config = replace(config, cluster_listen=tuple(map(address_of, self._door.sockets)))
         self._count = wanted_workers(config)
         self._node = config.node_name
         self._secret = secrets.token_bytes(_SECRET_OCTETS)
@@ -177,7 +192,6 @@ class Supervisor:
             each.listen(_BACKLOG)
         self._addresses = {number: address_of(link) for number, link in zip(numbers, self._links, strict=True)}
         self.workers = {number: Worker(number, link) for number, link in zip(numbers, self._links, strict=True)}
-        self._selector = selectors.DefaultSelector()
         self._wakes, self._woken = socket.socketpair()
         for each in (self._wakes, self._woken):
             each.setblocking(False)
@@ -281,7 +295,7 @@ class Supervisor:
             self._cannot_start(worker, error)
             return None
         worker.process_id, worker.control = process_id, ours
-        worker.is_ready = worker.is_told = False
+        worker.is_ready = worker.is_told = worker.is_late = False
         worker.connections = worker.taken = worker.handed = 0
         worker.word_at = 0.0
         self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(worker))
@@ -360,6 +374,8 @@ class Supervisor:
             what, rest = said[:1], said[1:]
             worker.word_at = time.monotonic()
             if what == WORD:
+                if not worker.number:
+                    self._door.open()
                 worker.connections = int.from_bytes(rest[:_NUMBER], "big")
                 worker.taken = int.from_bytes(rest[_NUMBER:], "big")
                 if worker.deaths and worker.word_at - worker.deaths[-1] > DEATHS_S:
@@ -368,6 +384,11 @@ class Supervisor:
                 self._move(worker, rest, sockets)
             elif what == READY:
                 self._ready(worker, rest.decode())
+            elif what == LATER:
+                worker.is_late = True
+                self._serve_if_ready()
+            elif what == OVER:
+                worker.is_over = True
             elif what == EMPTY and not worker.is_empty:
                 worker.is_empty = True
                 log.info("worker %d holds nothing any more: it stops, and its folder goes", worker.number)
@@ -383,7 +404,8 @@ class Supervisor:
         self._serve_if_ready()
 
     def _serve_if_ready(self) -> None:
-        if not self._is_serving and not self._is_stopping and all(each.is_ready for each in self.workers.values()):
+        may_serve = all(each.is_ready or each.is_late for each in self.workers.values())
+        if may_serve and not self._is_serving and not self._is_stopping:
             self._serve()
 
     def _start_others(self, name: str) -> None:
@@ -414,8 +436,8 @@ class Supervisor:
             self._status = self._status or (code if code >= 0 else int(-code != signal.SIGTERM))
             if worker.number and not any(each.is_running for each in self.workers.values() if each.number):
                 self._stop_worker(self.workers[0])
-        elif not self._is_serving and code in _FINAL:
-            self._stop(code)
+        elif worker.is_over or (not self._is_serving and code in _FINAL):
+            self._stop(max(0, code))
         else:
             self._died(worker, code)
 
@@ -450,6 +472,9 @@ class Supervisor:
             log.error("%s is empty, and stays until the next start: %s", folder, error)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+            if (control := self.workers[0].control) is not None:
+                with suppress(OSError):
+                    control.send(GONE + worker.number.to_bytes(_NUMBER, "big"))
         self._serve_if_ready()
 
     def _look(self) -> None:
@@ -465,6 +490,7 @@ class Supervisor:
                 worker.word_at = 0.0
                 os.kill(worker.process_id, signal.SIGKILL)
         self._manager.ping_if_due(now)
+        self._door.look(now)
         if self._is_stopping:
             self._end_those_who_hang(now)
             return
@@ -556,6 +582,17 @@ class Supervisor:
             return True
         return False
 
+    def _give_link(self, number: int, link: socket.socket, octets: bytes) -> bool:
+        """Give the link of another node to a worker. False: that is not there, or does not read."""
+        worker = self.workers.get(number)
+        if worker is None or worker.control is None or not worker.word_at:
+            return False
+        try:
+            socket.send_fds(worker.control, [LINK + octets], [link.fileno()])
+        except OSError:
+            return False
+        return True
+
     def _move(self, worker: Worker, said: bytes, sockets: list[int]) -> None:
         """A worker hands a client to another one, who expects it. If he cannot be given it, the client is lost: the one
         before has forgotten it."""
@@ -627,6 +664,7 @@ class Supervisor:
     def close(self) -> None:
         """Give back what is here; nothing in a worker, which goes on with its part."""
         self._selector.close()
+        self._door.close()
         self._wakes.close()
         self._woken.close()
         for each in (*self._plain, *self._secure):

@@ -1,10 +1,14 @@
 """What `serve` does in a worker: links to the other workers of its node, and clients that the supervisor hands over.
 
     supervisor -> worker   PLAIN or SECURE with a client's socket; SERVING: the node is ready; MOVE with the socket of a
-                           client that another worker had (moves.py); BUSY: it is the bottleneck; STOPPING: the node
-                           stops, and whoever of the others goes does not come back
+                           client that another worker had (moves.py); BUSY: it is the bottleneck; LINK with the
+                           socket of another node, and what was read of it (cluster_door.py); GONE: a worker that was to
+                           be emptied is no more; STOPPING: the node stops, and whoever of the others goes does not come
+                           back
     worker -> supervisor   READY and the node's name; WORD, every WORD_S: its loop turns, and so many clients it has;
-                           EMPTY: it was to be emptied, and holds nothing any more; MOVE: a client is another worker's
+                           EMPTY: it was to be emptied, and holds nothing any more; MOVE: a client is another
+                           worker's; LATER: it serves when all nodes are of a version that knows workers; OVER: the node
+                           is no member any more, or its folder is not to be used, and ends
 
 Each is a datagram of a Unix socket whose end is the end of the other process.
 
@@ -17,8 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import secrets
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 from amqp_broker.management.busiest_queue import BusiestQueue, find_busiest
 from amqp_broker.management.node_facts import ListenerFacts
+from amqp_broker.server.cluster_door import MOST_OCTETS
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.listener import Listener, TlsListener
 from amqp_broker.server.moves import MOVE, Moves
@@ -50,8 +53,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.server")
 
-PLAIN, SECURE, SERVING, BUSY, STOPPING = b"P", b"T", b"G", b"B", b"S"
-READY, WORD, EMPTY = b"R", b"W", b"E"
+PLAIN, SECURE, SERVING, BUSY, LINK, GONE, STOPPING = b"P", b"T", b"G", b"B", b"L", b"X", b"S"
+READY, WORD, EMPTY, LATER, OVER = b"R", b"W", b"E", b"A", b"O"
 #: So often a worker says that its loop turns, seconds.
 WORD_S: Final = 0.2
 #: So often a worker that is to be emptied looks whether it is, seconds.
@@ -60,12 +63,12 @@ _LOOK_S: Final = 5.0
 _COUNTED_S: Final = 2.0
 #: Clients are taken for so long at a time, seconds, so that those who are connected are served too.
 _TAKING_S: Final = 0.001
-_MOST_OCTETS: Final = 1024
+_MOST_OCTETS: Final = 1 + MOST_OCTETS
 _NUMBER: Final = 8
 #: The settings that a worker has of its own.
 OF_WORKER: Final = (
     "node_name", "data_dir", "workers", "worker", "worker_processes", "memory_budget_bytes",
-    "max_partial_messages_bytes", "max_connections", "load_definitions", "exit_with_parent",
+    "max_partial_messages_bytes", "max_connections", "load_definitions", "exit_with_parent", "cluster_listen",
 )  # fmt: skip
 _LOOPBACK_FREE_PORT = Address("127.0.0.1", 0)
 
@@ -105,47 +108,79 @@ class WorkerSide(ClusterSide):
     comes with TLS; on_serving: called when the whole node is ready."""
 
     def __init__(self, seat: Seat) -> None:
-        super().__init__(seat.config)
+        super().__init__(seat.config, has_port=False)
         self._seat = seat
+        self._beside: PeerLinks | None = None
+        self._is_told_over = False
         self._taken = 0
         self.on_client: Callable[[socket.socket, bool], None] | None = None
         self.on_serving: Callable[[], None] | None = None
         self._is_serving = False
+        self._reached: dict[int, Address] = {}
         self._moves: Moves | None = None
 
     async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
         """See ClusterSide."""
-        await super().start(node, driver, disk)
         seat, loop = self._seat, asyncio.get_running_loop()
         config = seat.config
+        if config.worker:  # of members it knows what the metadata say; until then it calls nobody
+            self._config = replace(self._config, cluster=(), cluster_join=False)
+        self._reached = dict(seat.links)
+        await super().start(node, driver, disk)
+        self._tell_workers()
         self._clients, self._broker = node.clients, node.broker
         log.info("worker %d of the %d that this node has", config.worker, config.worker_processes)
         self._loop = loop
         self._moves = Moves(driver, loop, seat.control)
         seat.control.setblocking(False)
         loop.add_reader(seat.control.fileno(), self._hear)
-        own = self._replication.own_node
-        self._links = driver.links = PeerLinks(
-            replace(seat.config, node_name=own),
-            seat.secret,
-            driver,
-            credentials=None,
-            random_source=random.SystemRandom(),
-            entropy=secrets.token_bytes,
-        )
-        await self._links.start([seat.link])
-        host = node_of_worker(own)
-        self._links.set_members({worker_name(host, number): address for number, address in seat.links.items()})
+        alone = replace(config, node_name=self._replication.own_node, cluster=(), cluster_listen=(), cluster_join=False)
+        self._beside = self._make_links(alone, seat.secret, None)
+        if self._links is None:
+            driver.links = self._beside
+        else:
+            self._links.beside = self._beside
+        await self._beside.start([seat.link])
+        self._link_beside()
         self._give_word()
+
+    def _tell_workers(self) -> None:
+        numbers = tuple(sorted(self._reached))
+        self._membership.have_workers(numbers, tuple(each for each in numbers if each >= self._seat.config.workers))
+
+    def _link_beside(self) -> None:
+        assert self._beside is not None
+        host = node_of_worker(self._replication.own_node)
+        self._beside.set_members({worker_name(host, number): address for number, address in self._reached.items()})
+
+    def _take_members(self) -> dict[str, Address]:
+        """See ClusterSide."""
+        return {} if self._config.worker else super()._take_members()
+
+    def _remember(self, others: Mapping[str, Address]) -> None:
+        """See ClusterSide."""
+        if not self._config.worker:
+            super()._remember(others)
+
+    def _follow(self) -> None:
+        """See ClusterSide."""
+        super()._follow()
+        if self._acquaintances.is_over and not self._is_told_over:
+            self._is_told_over = True
+            self._tell(OVER)
 
     @property
     def is_over(self) -> bool:
         """See ClusterSide. That the supervisor is gone makes no folder useless."""
-        return False
+        return self.over.is_set() and self._acquaintances.is_over
 
     def describe_wait(self) -> str:
         """See ClusterSide."""
+        if not self._config.worker and self._config.cluster_listen:
+            return super().describe_wait()
         host = node_of_worker(self._replication.own_node)
+        if self._replication.waits_for_level:
+            return "waiting until all nodes of the cluster are of a version that knows workers"
         return f"waiting for the metadata of {host}: {'linked' if self._replication.is_connected(host) else 'no link'}"
 
     def ready(self) -> None:
@@ -165,6 +200,8 @@ class WorkerSide(ClusterSide):
         self._loop.call_later(WORD_S, self._give_word)
         count = len(self._clients.connections)
         self._tell(WORD + count.to_bytes(_NUMBER, "big") + self._taken.to_bytes(_NUMBER, "big"))
+        if self._replication.waits_for_level:
+            self._tell(LATER)
 
     def _look_whether_empty(self) -> None:
         """Queues, transactions, and letters of queues that are gone."""
@@ -218,8 +255,10 @@ class WorkerSide(ClusterSide):
                 self._is_serving = True
                 if self.on_serving is not None:
                     self.on_serving()
-            if said == STOPPING:
+            if said[:1] == STOPPING:
                 self._call_nobody()
+            if said[:1] == GONE:
+                self._forget(int.from_bytes(said[1:], "big"))
             if said[:1] == BUSY:
                 self._say_what_makes_it_busy(*said[1:3])
             if said[:1] in (PLAIN, SECURE, MOVE):
@@ -229,8 +268,21 @@ class WorkerSide(ClusterSide):
             for each in descriptors:
                 self._take(said, socket.socket(fileno=each))
 
+    def _forget(self, number: int) -> None:
+        """A worker that was to be emptied is no more."""
+        self._reached.pop(number, None)
+        self._tell_workers()
+        self._link_beside()
+
     def _take(self, said: bytes, client: socket.socket) -> None:
-        if self.on_client is None or self._moves is None or self.over.is_set():
+        if said[:1] == LINK:
+            # A worker k that knows of no members yet knows nobody who calls.
+            knows = self._links is not None and (self._links.members or not self._config.worker)
+            if self._links is not None and knows and not self.over.is_set():
+                self._links.take(client, said[1:])
+            else:
+                client.close()
+        elif self.on_client is None or self._moves is None or self.over.is_set():
             client.close()
         elif said[:1] == MOVE:
             self._moves.adopt(client, said[1:])
@@ -239,8 +291,8 @@ class WorkerSide(ClusterSide):
 
     def _call_nobody(self) -> None:
         """All workers stop, one before the other: who has gone is not to be reached any more."""
-        if self._links is not None:
-            self._links.call_nobody()
+        if self._beside is not None:
+            self._beside.call_nobody()
 
     def _supervisor_is_gone(self) -> None:
         if not self.over.is_set():
@@ -253,8 +305,9 @@ class WorkerSide(ClusterSide):
         """See ClusterSide."""
         if self._moves is not None:
             self._moves.close()
-        if self._links is not None:
+        if self._beside is not None:
             self._loop.remove_reader(self._seat.control.fileno())
+            await self._beside.close()
         await super().close()
 
 

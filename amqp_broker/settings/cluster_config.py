@@ -208,7 +208,8 @@ class ClusterConfig:
     @property
     def others(self) -> dict[str, Address]:
         """The addresses of the other members by name, in the order of the names."""
-        return {name: address for name, address in self.cluster if name != self.node_name}
+        own = self._host_name()
+        return {name: address for name, address in self.cluster if name != own}
 
     def raft_settings(self, memory_bytes: int | None = None) -> RaftSettings:
         """What raft/ is to know of it. memory_bytes: the budget of queues, if there is one; the logs of all groups
@@ -245,9 +246,9 @@ class ClusterConfig:
             raise self._refuse("cluster", f"at most {MAX_MEMBERS} members")
         if any(address.port == 0 for address in addresses):
             raise self._refuse("cluster", "the ports that the members listen on, not 0")
-        if names and self.node_name not in names:
+        if names and self._host_name() not in names:
             raise self._refuse(
-                "cluster", f"a list with this node, {self.node_name}, in it; add it, or correct node_name"
+                "cluster", f"a list with this node, {self._host_name()}, in it; add it, or correct node_name"
             )
         if self.others and not self.cluster_listen:
             raise self._refuse("cluster", "only together with cluster_listen, where the other members come in; set it")

@@ -703,11 +703,6 @@ class Config(ClusterConfig):
             raise self._refuse("listen", "at least one address here or in tls_listen, or nobody can come in")
         if self.tls_listen and (self.tls_certificate is None or self.tls_key is None):
             raise self._refuse("tls_listen", "only together with tls_certificate and tls_key; set both")
-        if self.workers != 1 and (self.cluster_listen or self.cluster):
-            raise self._refuse(
-                "workers",
-                "1 while cluster_listen or cluster is set: in a cluster of several hosts each is one process yet",
-            )
         if self.tls_verify_client and self.tls_client_ca is None:
             raise self._refuse("tls_verify_client", "only together with tls_client_ca, the accepted authorities")
         if self.heartbeat_ms % SECOND:

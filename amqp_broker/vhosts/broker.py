@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from amqp_broker.auth.hashing import Hashing
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords, quick_hash
+from amqp_broker.links.levels import WORKERS
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.entities import QueueRecord
 from amqp_broker.metadata.metadata import Metadata
@@ -220,6 +221,8 @@ class Broker:
         own = replication.own_node
         if not replication.has_workers or (is_own and config.worker < config.workers):
             return own
+        if replication.is_clustered and self.metadata.level < WORKERS:
+            return own  # members of the version before know no such homes
         numbers = range(config.workers)
         names = [worker_name(node_of_worker(own), number) for number in numbers]
         homes = [name for name in names if name == own or replication.is_connected(name)] or [own]

@@ -16,7 +16,8 @@ PAGE = DOCS / "cluster-links.md"
 KINDS = {
     FrameKind.METADATA_COMMANDS: "commands for the metadata, to who leads their group, in JSON: `Batch` in "
     "`amqp_broker/metadata/machine.py`",
-    FrameKind.METADATA_APPLIED: "u64: up to which index the sender has applied the metadata",
+    FrameKind.METADATA_APPLIED: "u64: up to which index the sender has applied the metadata: a member with its "
+    "workers; and to these, they and all linked members",
     FrameKind.QUEUE_BATCH: "u32 group, and commands for its quorum queues, to who leads it: "
     "`queues/quorum/commands.py`",
     FrameKind.HOME_COMMANDS: "what clients here do with classic queues there: "

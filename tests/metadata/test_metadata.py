@@ -51,6 +51,7 @@ EXAMPLES: list[Command] = [
     commands.remove_member("n1", expected=["n1", "n2"]),
     commands.raise_level(2),
     commands.put_group_members(2, ["n1"]),
+    commands.put_member_workers("n1", [1, 2], [2]),
 ]
 
 
@@ -536,9 +537,38 @@ def test_a_worker_that_starts_again_is_not_the_others(with_workers: Metadata) ->
     assert homes(with_workers) == ["n1", "n1/1", "n1/1", "n1/2", "n2", "n2"]
 
 
-def test_a_node_that_is_gone_is_gone_with_its_workers(with_workers: Metadata) -> None:
+def test_workers_of_a_node_go_one_by_one(with_workers: Metadata) -> None:
+    """Its worker 0 may be away for long while the others serve clients."""
     assert with_workers.apply(commands.node_gone("n1"))
-    assert homes(with_workers) == ["n1", "n1/1", "n1/2", "n2", "n2"]
+    assert homes(with_workers) == ["n1", "n1/1", "n1/1", "n1/2", "n1/2", "n2", "n2"]
+    assert with_workers.apply(commands.node_gone("n1/1"))
+    assert homes(with_workers) == ["n1", "n1/1", "n1/2", "n1/2", "n2", "n2"]
+
+
+def test_a_member_says_which_workers_it_has(with_workers: Metadata) -> None:
+    metadata, seen = with_workers, with_workers.place_generation
+    assert metadata.apply(commands.put_member_workers("n1", [2, 1, 0], [2, 7]))
+    assert metadata.workers_of("n1") == ((1, 2), (2,))
+    assert metadata.worker_names() == ["n1/1", "n1/2"]
+    assert [metadata.is_closing(name) for name in ("n1", "n1/1", "n1/2", "n2/2")] == [False, False, True, False]
+    assert metadata.place_generation > seen
+    assert not metadata.apply(commands.put_member_workers("n1", [1, 2], [2]))
+    assert not metadata.apply(commands.put_member_workers("n3", [1], [])), "it is no member"
+    again = Metadata()
+    for command in metadata.snapshot():
+        again.apply(command)
+    assert again.member_workers() == metadata.member_workers() == metadata.draft().member_workers()
+    assert metadata.apply(commands.put_member("n1", "c:3"))
+    assert metadata.workers_of("n1").numbers == (1, 2), "another address is none of its workers"
+    assert metadata.apply(commands.put_member_workers("n1", [], []))
+    assert not metadata.member_workers()
+
+
+def test_with_a_member_go_its_workers(with_workers: Metadata) -> None:
+    assert with_workers.apply(commands.put_member_workers("n1", [1], []))
+    assert with_workers.apply(commands.remove_member("n1", queues=commands.DROP))
+    assert with_workers.apply(commands.put_member("n1", "a:1"))
+    assert with_workers.worker_names() == [], "one that comes again under its name has to say so again"
 
 
 def test_with_a_member_go_the_queues_of_its_workers(with_workers: Metadata) -> None:

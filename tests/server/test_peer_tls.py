@@ -133,7 +133,7 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
 
 
 def established(dialling: TlsCredentials, accepting: TlsCredentials) -> tuple[TlsChannel, TlsChannel]:
-    first, second = TlsChannel(dialling, is_dialler=True), TlsChannel(accepting, is_dialler=False)
+    first, second = TlsChannel(dialling, "n2"), TlsChannel(accepting, None)
     first.receive(b"")
     while data := first.take_output():
         second.receive(data)

@@ -18,7 +18,7 @@ from amqp_broker.cli.admin.queues import queue as queue_command
 from amqp_broker.client.errors import ClientError
 from amqp_broker.server.workers_file import read_workers
 from amqp_broker.system_client import SystemClient, SystemRequestError
-from tests.server.test_workers import (
+from tests.server.worker_load import (
     CLASSIC,
     LOST,
     Publisher,

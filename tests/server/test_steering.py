@@ -17,7 +17,7 @@ import trustme
 
 import amqp_broker
 from amqp_broker.system_client import SystemClient
-from tests.server.test_workers import LOST, drain, homes_of, is_alive, look_again, process_of, until
+from tests.server.worker_load import LOST, drain, homes_of, is_alive, look_again, process_of, until
 
 QUEUES = [f"q{number}" for number in range(8)]
 

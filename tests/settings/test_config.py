@@ -10,7 +10,7 @@ import pytest
 
 from amqp_broker.settings.cluster_config import CLUSTER_SETTINGS, ClusterConfig
 from amqp_broker.settings.config import SETTINGS, SETTINGS_BY_KEY, Config, is_loopback
-from amqp_broker.settings.kinds import COUNT, KIB, MIB, Address
+from amqp_broker.settings.kinds import COUNT, KIB, MIB, Address, MemberAddress
 from amqp_broker.settings.setting import ConfigError, Setting
 
 PEM = Path("server.pem")
@@ -160,10 +160,14 @@ def test_workers_are_a_number_or_as_many_as_there_are_processors() -> None:
         workers.parse("0")
 
 
-def test_workers_and_several_hosts_are_not_to_be_had_together() -> None:
+def test_a_worker_is_one_of_its_nodes_and_not_of_the_others() -> None:
+    members = (MemberAddress("n1", Address("h1", 7000)), MemberAddress("n2", Address("h2", 7000)))
     listen = (Address("127.0.0.1", 0),)
-    with pytest.raises(ConfigError, match="workers: '2' is not valid; allowed: 1 while cluster_listen or cluster is"):
-        Config(workers=2, cluster_listen=listen, cluster_secret_file=Path("secret"))
+    node = Config(workers=2, node_name="n1", cluster=members, cluster_listen=listen, cluster_secret_file=Path("secret"))
+    worker = dataclasses.replace(node, worker=1, worker_processes=2, node_name="n1/1")
+    assert worker.others == node.others == {"n2": Address("h2", 7000)}
+    with pytest.raises(ConfigError, match="allowed: a list with this node, n3, in it"):
+        dataclasses.replace(worker, node_name="n3/1")
 
 
 def test_a_worker_is_called_after_its_node() -> None:

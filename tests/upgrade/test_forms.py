@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from amqp_broker.links.frame_kinds import SINCE, FrameKind
-from amqp_broker.links.levels import DELETION_PROTECTION, LAST_LETTERS, LEVEL, REHOMING, SOME_MEMBERS, STREAMS
+from amqp_broker.links.levels import DELETION_PROTECTION, LAST_LETTERS, LEVEL, REHOMING, SOME_MEMBERS, STREAMS, WORKERS
 from amqp_broker.metadata.commands import DEFAULTS, FIELDS
 from tests.chaos.nodes import PROJECT_ROOT
 from tests.upgrade.earlier import LEVEL_1, NoHistory, earlier_program
@@ -32,6 +32,7 @@ NEW_COMMANDS = {
     "queue.delete partition_ids": STREAMS,
     "group.members": SOME_MEMBERS,
     "queue.rehome": REHOMING,
+    "member.workers": WORKERS,
 }
 #: New kinds of entries of the journal, and of those of groups among them.
 NEW_ENTRIES = {"LETTERS": LAST_LETTERS, "PLACED": STREAMS}

@@ -37,7 +37,8 @@ RECONNECTS = {
 AWAY = re.compile(r"NOT_FOUND - home node 'n\d' of durable queue 'chaos\.classic\.n\d' in vhost '/' is down")
 
 
-async def _roll(tmp_path: Path, steps: tuple[Step, ...], commit: str = LEVEL_1) -> Rolling:
+async def _roll(tmp_path: Path, steps: tuple[Step, ...], commit: str = LEVEL_1, *flags: str) -> Rolling:
+    """flags: of the later version."""
     try:
         earlier = earlier_program(commit, tmp_path / "earlier")
     except NoHistory as error:
@@ -46,7 +47,7 @@ async def _roll(tmp_path: Path, steps: tuple[Step, ...], commit: str = LEVEL_1) 
     cluster = Cluster(tmp_path, chance, program=earlier)
     try:
         await cluster.start()
-        scene = Rolling(cluster, earlier, Program())
+        scene = Rolling(cluster, earlier, Program(flags=(*Program.flags, *flags)))
         campaign = Campaign(cluster, scene, chance, OUTAGE_LIMIT_S, has_streams=commit is not LEVEL_1)
         await campaign.prepare()
         try:
@@ -91,6 +92,15 @@ def _complaints(log: Path) -> list[str]:
 async def test_a_cluster_is_upgraded_node_by_node_and_back(tmp_path: Path) -> None:
     scene = await _roll(tmp_path, SHORT)
     assert set(scene.formats().values()) == {BASE_VERSION}, "one has not been upgraded, so that all may go back"
+
+
+@pytest.mark.long
+async def test_a_cluster_of_nodes_is_upgraded_to_hosts_of_workers(tmp_path: Path) -> None:
+    """Those that are upgraded first serve clients with one worker, until the last one knows what workers are."""
+    scene = await _roll(tmp_path, (Step.UPGRADE_N1, Step.UPGRADE_N2, Step.UPGRADE_N3), LEVEL_1, "--workers=2")
+    assert set(scene.formats().values()) == {FORMAT_VERSION}
+    for node in scene.cluster.nodes.values():
+        assert (node.data / "workers" / "1" / "FORMAT").exists()
 
 
 @pytest.mark.long

@@ -180,9 +180,14 @@ class QuorumGroups:
         ]
 
     def members_of(self, group_id: int) -> tuple[str, ...]:
-        """The nodes that a group is on, as far as they are named. A worker k goes to its node's worker 0, which is
-        there or knows more."""
-        return self._worker_0 or tuple(self._metadata.group_members(group_id))
+        """The nodes that a group is on, as far as they are named. A worker k is on none, and begins with its node's
+        worker 0."""
+        named = tuple(self._metadata.group_members(group_id))
+        if not self._worker_0:
+            return named
+        own = self._worker_0[0]
+        names = named or tuple(sorted(self._metadata.members()))
+        return tuple(sorted(names, key=lambda name: name != own)) or self._worker_0
 
     # -- start and end -------------------------------------------------------------------------------------------------
 
@@ -311,7 +316,9 @@ class QuorumGroups:
         """What this turn has to say to groups is said; before the journal is looked at for its length."""
         if self._metadata.group_generation != self._lists_seen:
             self._lists_seen = self._metadata.group_generation
-            self.has_lists = self.has_lists or self._metadata.has_group_lists
+            self.has_lists = (
+                self.has_lists or self._metadata.has_group_lists or bool(self._metadata.member_workers())
+            )
             if self.has_lists:
                 for group in self.all.values():
                     group.machine.expect_guests()

@@ -31,6 +31,7 @@ from amqp_broker.queue_types.stream.read_frames import (
     decode_answer,
     encode_question,
 )
+from amqp_broker.settings.workers import node_of_worker
 from queues.background import SLICE
 from queues.quorum.reader import Malformed
 from queues.stream.log import Stored, split_page
@@ -173,7 +174,7 @@ class ReadExchange:
         falls on, so that not all read from one."""
         group, addresses = asking.group, self._addresses()
         names = [name for name in group.wanted_members() if group.is_linked(name) and name not in asking.refused]
-        host = host_of(addresses.get(self._own_node, ""))
+        host = host_of(addresses.get(node_of_worker(self._own_node), ""))
         turn = asking.queue_id % (len(names) or 1)
 
         def rank(name: str) -> tuple[bool, bool, bool]:
