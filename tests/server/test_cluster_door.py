@@ -50,6 +50,7 @@ def client_hello(name: str | None) -> bytes:
         (client_hello(server_name("n1/12")), 12),
         (client_hello("somewhere.example"), 0),
     ],
+    ids=["a node", "a worker", "no worker", "TLS to a node", "TLS to a worker", "TLS to somebody else"],
 )
 def test_who_dials_says_which_worker_and_until_then_nobody_knows(octets: bytes, worker: int) -> None:
     assert [worker_wanted(octets[:length]) for length in range(len(octets))] == [None] * len(octets)
@@ -61,6 +62,7 @@ def test_who_dials_says_which_worker_and_until_then_nobody_knows(octets: bytes, 
     "octets",
     [b"GET / HTTP/1.1\r\n", b"AMQP\x00\x00\x09\x01", b"\x00\x00\x00\x10" + b"x" * 16, b"\x00\x00\x00\x00",
      b"\x16\x03\x01\xff\xff" + b"x" * (LONGEST - 5), b"\x16\x03\x01\x00\x04\x01\x00\x00\x09"],
+    ids=["HTTP", "AMQP", "an unknown frame", "nothing", "an endless record", "a short record"],
 )  # fmt: skip
 def test_strangers_are_worker_0s_which_says_why_it_refuses_them(octets: bytes) -> None:
     assert worker_wanted(octets) == 0
