@@ -77,6 +77,12 @@ def test_a_seed_of_a_publish_that_came_when_all_was_said_to_be_copied() -> None:
     assert not failures_of(range(100_059, 100_060), 1.0, Counter()), _REPLAY
 
 
+@pytest.mark.long
+def test_a_seed_of_a_node_that_tells_late_of_a_message_that_came_back_since() -> None:
+    """An error of the model: it held the rest of the later return against the earlier delivery."""
+    assert not failures_of(range(100_045, 100_046), 1.0, Counter()), _REPLAY
+
+
 @pytest.mark.parametrize(
     ("rule", "weather", "seed"),
     [
