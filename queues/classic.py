@@ -322,8 +322,9 @@ class ClassicQueue(QueueRules):
         then(None)
 
     def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
-        """See Queue."""
-        self.remove_consumer(consumer)
+        """See Queue. Who has left with all others (`part_with_all`) is here no more."""
+        if consumer in self.dispatcher.consumers:
+            self.remove_consumer(consumer)
 
     def add_consumer(self, consumer: Consumer) -> None:
         """A consumer joins; call `dispatch` afterwards."""

@@ -30,8 +30,9 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-#: What has tests of half a minute and more: at the end of a parallel run one worker would go on alone.
-_LONGEST = ("tests/cluster_simulation", "tests/chaos", "tests/upgrade", "tests/kill", "tests/packaging", "tests/docs")
+#: What has tests of half a minute and more, the longest first: at the end of a parallel run one worker would go on
+#: alone. Before them xdist begins the groups, those of many tests first.
+_LONGEST = ("tests/chaos", "tests/upgrade", "tests/kill", "tests/cluster_simulation", "tests/packaging", "tests/docs")
 
 
 @pytest.hookimpl(trylast=True)
@@ -40,7 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     xdist 3.8 adds to the name of a test, and then each worker starts its own Java."""
     if not getattr(config.option, "loadgroup", False):
         return
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+    ranks = {folder: rank for rank, folder in enumerate(_LONGEST)}
+    items.sort(key=lambda item: ranks.get("/".join(item.nodeid.split("/", 2)[:2]), len(ranks)))
     for item in items:
         if item.get_closest_marker("xdist_group") is not None and "@" not in item.nodeid:
             raise pytest.UsageError(

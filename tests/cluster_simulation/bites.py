@@ -20,20 +20,20 @@ SECONDS, HALF = 2.0, ("leases", "streams", "compaction")
 #: What is turned off; in which weather; the seed of three nodes.
 CLUSTER_CASES: list[tuple[Rule, str, int]] = [
     (cluster.a_sync_that_is_none, "power", 1),
-    (cluster.confirm_before_the_sync, "power", 188),
-    (cluster.streams_are_not_deduplicated, "session", 9),
+    (cluster.confirm_before_the_sync, "power", 198),
+    (cluster.streams_are_not_deduplicated, "session", 10),
     (cluster.sessions_are_not_fenced, "session", 1),
     (cluster.a_closed_session_keeps_what_it_holds, "session", 3),
     (cluster.declarations_are_answered_at_once, "link", 1),
-    (cluster.letters_are_not_numbered, "election", 44),
-    (cluster.nobody_is_held_to_what_others_have_seen, "amnesia", 22),
+    (cluster.letters_are_not_numbered, "election", 49),
+    (cluster.nobody_is_held_to_what_others_have_seen, "amnesia", 44),
     (guests.a_guest_confirms_what_it_has_sent, "guests", 1),
     (guests.a_member_forgets_before_it_is_let_go, "guests", 1),
     (leases.owners_are_not_fenced, "leases-dense", 1),
-    (leases.a_claim_adds_to_what_is_held, "leases-dense", 16),
+    (leases.a_claim_adds_to_what_is_held, "leases-dense", 17),
     (leases.epochs_are_forgotten, "leases-dense", 1),
     (leases.published_messages_are_not_numbered, "leases-power", 16),
-    (leases.aborts_are_only_answered, "leases-dense", 17),
+    (leases.aborts_are_only_answered, "leases-dense", 18),
     (leases.a_reader_may_be_behind, "leases-link", 1),
 ]
 #: The same of Raft's rules.

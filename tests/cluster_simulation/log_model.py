@@ -350,7 +350,7 @@ class LogModel:
         """L8."""
         rest_ms = handing.copy.queue.kind.rest_ms
         for other in handing.copy.handings if rest_ms else ():
-            if other.rests_from:
+            if other.rests_from and other.until <= handing.since:  # a node that is behind tells of it after later ones
                 self.counts["handings after a rest"] += 1
                 if clock < other.rests_from + rest_ms:
                     raise Violation(f"{handing.copy} comes again at {clock}, back since {other.rests_from}: {handing}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import amqp_broker  # noqa: F401 - decides whether modules run compiled
@@ -104,6 +105,25 @@ class LinkWeather(Weather):
     pause = (5, 150)
 
 
+class PlacesWeather(StreamWeather, PowerWeather):
+    """All chunks have places; retention takes their pages long before a checkpoint is above them. The power goes."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.stream_kinds = [
+            replace(kind, max_bytes=1_000) if kind.max_bytes is not None else kind for kind in self.stream_kinds
+        ]
+        settings = {
+            "stream_direct_bytes": 1,
+            "page_segment_size_bytes": 1_000,
+            "raft_log_size_bytes": 60_000,
+            "raft_log_cap_bytes": 180_000,
+        }
+        for node in self.nodes.values():
+            for field, value in settings.items():
+                object.__setattr__(node.config, field, value)
+
+
 _PLAIN: dict[str, type[Weather]] = {
     "any": Weather,
     "dense": DenseWeather,
@@ -163,6 +183,7 @@ KINDS: dict[str, Callable[..., Weather]] = {
     **_WITH_LEASES,
     "streams": _one_of(_WITH_STREAMS),
     **_WITH_STREAMS,
+    "streams-places": PlacesWeather,
     "compaction": _one_of(_WITH_COMPACTION),
     **_WITH_COMPACTION,
     "rot": _one_of(_WITH_ROT),

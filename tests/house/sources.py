@@ -6,6 +6,7 @@ A tree belongs to all tests that look at it: none may change it.
 from __future__ import annotations
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 
@@ -19,4 +20,6 @@ def text_of(path: Path) -> str:
 @cache
 def tree_of(path: Path) -> ast.Module:
     """Its syntax tree. Raises OSError, SyntaxError."""
-    return ast.parse(text_of(path))
+    tree = ast.parse(text_of(path))
+    gc.freeze()  # it stays: the garbage collector need not walk through millions of nodes again and again
+    return tree
