@@ -47,6 +47,9 @@ def test_members_and_voters_are_hosts(cluster: HostCluster) -> None:
         metadata = driver.node.broker.metadata
         assert list(metadata.members()) == ["n1", "n2", "n3"]
         assert metadata.worker_names() == ["n1/1", "n2/1", "n3/1"]
+        own = driver.config.node_name.partition("/")[0]
+        called = {name.partition("/")[0] for name in driver.node.membership.worker_addresses()}
+        assert called == {"n1", "n2", "n3"} - {own}, "those beside it have other links"
     for host in cluster.hosts:
         groups = cluster.nodes[host].node.replication.groups()
         assert [group.members for group in groups] == [("n1", "n2", "n3")] * 3
