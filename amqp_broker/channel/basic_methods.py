@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.auth.permissions import Action
 from amqp_broker.channel.asking import ask
 from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message
-from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
+from amqp_broker.channel.lifecycle import cancel_consumer, end_replies, return_entries
 from amqp_broker.channel.queue_methods import queue_name
 from amqp_broker.channel.replies import Handler, reply
 from amqp_broker.channel.settlement import FEW, put_back_many, settle_many
@@ -116,8 +116,7 @@ def on_basic_cancel(channel: Channel, method: methods.BasicCancel) -> None:
     if consumer is not None:
         cancel_consumer(channel, consumer)
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
-        channel.services.reply_consumers.remove(channel.reply_consumer.address)
-        channel.reply_consumer = None
+        end_replies(channel)
     if not method.nowait:
         reply(channel, methods.BasicCancelOk(tag))
 
