@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from amqp_broker.auth.permissions import Action
@@ -23,7 +23,11 @@ from queues.message import Delivery, Message
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.channel.commit import Transaction
     from queues.queue import Queue
+
+#: So many deliveries at a time are taken out of a channel whose transaction has settled others.
+_TAKEN = 256
 
 
 class ReplyConsumer(ChannelConsumer):
@@ -260,16 +264,30 @@ def _recover(channel: Channel, requeue: bool, then: Callable[[], None]) -> None:
     if not requeue:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
     transaction = channel.transaction
+    if channel.places_until(0) > FEW:
+        held = [channel.take_places(0)] if transaction is None else _take_unsettled(channel, transaction)
+        put_back_many(channel, held, what="basic.recover", then=then)
+        return
     if transaction is None:
-        if channel.places_until(0) > FEW:
-            put_back_many(channel, [channel.take_places(0)], what="basic.recover", then=then)
-            return
         entries = channel.take_all()
     else:
         tags = [tag for tag in channel.outstanding_tags(0) if not transaction.has_settled(tag)]
         entries = [channel.take_one(tag) for tag in tags]
     settle_negatively(channel, entries, True)
     then()
+
+
+def _take_unsettled(channel: Channel, transaction: Transaction) -> Iterator[list[Delivery | None]]:
+    """All that the channel holds and the transaction has not settled, some at a time, the last first. Somebody else may
+    take the rest meanwhile."""
+    end = channel.first_tag + len(channel.unacked)
+    while end > channel.first_tag + channel.head:
+        begin = max(end - _TAKEN, channel.first_tag + channel.head)
+        yield [
+            channel.take_one(tag) if channel.is_outstanding(tag) and not transaction.has_settled(tag) else None
+            for tag in range(begin, end)
+        ]
+        end = begin
 
 
 HANDLERS: dict[int, Handler] = {
