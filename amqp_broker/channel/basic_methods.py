@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from amqp_broker.auth.permissions import Action
 from amqp_broker.channel.asking import ask
 from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message
-from amqp_broker.channel.lifecycle import cancel_consumer, return_entries
+from amqp_broker.channel.lifecycle import cancel_consumer, end_replies, return_entries
 from amqp_broker.channel.queue_methods import queue_name
 from amqp_broker.channel.replies import Handler, reply
 from amqp_broker.channel.settlement import FEW, put_back_many, settle_many
@@ -23,7 +23,11 @@ from queues.message import Delivery, Message
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.channel.commit import Transaction
     from queues.queue import Queue
+
+#: So many deliveries at a time are taken out of a channel whose transaction has settled others.
+_TAKEN = 256
 
 
 class ReplyConsumer(ChannelConsumer):
@@ -116,8 +120,7 @@ def on_basic_cancel(channel: Channel, method: methods.BasicCancel) -> None:
     if consumer is not None:
         cancel_consumer(channel, consumer)
     elif channel.reply_consumer is not None and channel.reply_consumer.tag == tag:
-        channel.services.reply_consumers.remove(channel.reply_consumer.address)
-        channel.reply_consumer = None
+        end_replies(channel)
     if not method.nowait:
         reply(channel, methods.BasicCancelOk(tag))
 
@@ -261,16 +264,30 @@ def _recover(channel: Channel, requeue: bool, then: Callable[[], None]) -> None:
     if not requeue:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
     transaction = channel.transaction
+    if channel.places_until(0) > FEW:
+        held = [channel.take_places(0)] if transaction is None else _take_unsettled(channel, transaction)
+        put_back_many(channel, held, what="basic.recover", then=then)
+        return
     if transaction is None:
-        if channel.places_until(0) > FEW:
-            put_back_many(channel, [channel.take_places(0)], what="basic.recover", then=then)
-            return
         entries = channel.take_all()
     else:
         tags = [tag for tag in channel.outstanding_tags(0) if not transaction.has_settled(tag)]
         entries = [channel.take_one(tag) for tag in tags]
     settle_negatively(channel, entries, True)
     then()
+
+
+def _take_unsettled(channel: Channel, transaction: Transaction) -> Iterator[list[Delivery | None]]:
+    """All that the channel holds and the transaction has not settled, some at a time, the last first. Somebody else may
+    take the rest meanwhile."""
+    end = channel.first_tag + len(channel.unacked)
+    while end > channel.first_tag + channel.head:
+        begin = max(end - _TAKEN, channel.first_tag + channel.head)
+        yield [
+            channel.take_one(tag) if channel.is_outstanding(tag) and not transaction.has_settled(tag) else None
+            for tag in range(begin, end)
+        ]
+        end = begin
 
 
 HANDLERS: dict[int, Handler] = {

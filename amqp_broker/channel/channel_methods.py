@@ -26,13 +26,14 @@ def on_channel_flow_ok(channel: Channel, method: methods.ChannelFlowOk) -> None:
 
 
 def on_channel_close(channel: Channel, method: methods.ChannelClose) -> None:
-    """channel.close from the client."""
+    """channel.close from the client; its connection waits until all is given back."""
 
     def answer() -> None:
         channel.is_open = False
-        del channel.connection.channels[channel.channel_id]
         reply(channel, methods.ChannelCloseOk())
 
+    # What it has done is counted as that of a closed one from here on: it is not to be counted, or closed, once more.
+    del channel.connection.channels[channel.channel_id]
     close_channel(channel, "channel.close", answer)
 
 

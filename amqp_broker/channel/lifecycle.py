@@ -66,6 +66,7 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     clients = channels[0].connection.clients
     for channel in channels:
         channel.retire(clients)
+        end_replies(channel)
     if _are_many(channels):
         held = (channel.take_places(0) for channel in reversed(channels))
         put_back_many(channels[0], held, _leave(channels), what, then)
@@ -134,15 +135,22 @@ def _leave(channels: list[Channel]) -> Generator[None, None, list[tuple[Queue, D
         _go_on_without(queue, abandoned, services.clock.now)
         done += 1
         if done % _LEAVING == 0:
+            # Before anybody else consumes from one of them.
+            services.declarations.remove_queues(vhost, abandoned)
+            abandoned = []
             yield None
     services.declarations.remove_queues(vhost, abandoned)
     return parting
 
 
 def _forget_consumers(channel: Channel) -> None:
-    """They have left. With them goes who is replied to, and who holds what basic.get has fetched."""
+    """They have left, and with them who holds what basic.get has fetched."""
     channel.consumers.clear()
     channel.getters.clear()
+
+
+def end_replies(channel: Channel) -> None:
+    """Nobody is replied to on the channel any more (amq.rabbitmq.reply-to)."""
     if channel.reply_consumer is not None:
         channel.services.reply_consumers.remove(channel.reply_consumer.address)
         channel.reply_consumer = None

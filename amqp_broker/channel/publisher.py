@@ -273,8 +273,10 @@ class Publisher:
         for _ in range(min(_CANCELS, len(cancels))):
             channel, consumer_tag = cancels.popleft()
             connection = channel.connection
-            if not channel.is_open or channel.is_closing or consumer_tag in channel.consumers:
-                continue  # nobody is there to be told, or the client has cancelled it and used the tag again
+            if connection.channels.get(channel.channel_id) is not channel or channel.is_closing:
+                continue  # nobody is there to be told
+            if consumer_tag in channel.consumers:
+                continue  # the client has cancelled it, and used the tag again
             if "consumer_cancel_notify" in channel.session.capabilities:
                 payload = methods.encode_method(methods.BasicCancel(consumer_tag, True))
                 channel.output.put_frame(1, channel.channel_id, payload)

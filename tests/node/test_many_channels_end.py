@@ -11,6 +11,7 @@ import pytest
 from amqp_broker.channel.settlement import FEW
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from amqp_broker.routing.reply_to import REPLY_TO
 from tests.node.node_driver import Client, NodeDriver, consume, handshake_octets, publish_octets, small_config
 from tests.node.one_slice import OneSlice
 
@@ -145,3 +146,69 @@ def test_a_queue_that_is_deleted_with_its_last_consumer_goes_when_all_have_left(
     assert "auto" in driver.node.broker.vhosts["/"].queues
     finish(driver)
     assert "auto" not in driver.node.broker.vhosts["/"].queues
+
+
+def autos(driver: NodeDriver, client: Client, declaring: Client) -> list[str]:
+    """The names of queues that are deleted with their last consumer, which is the client's: of more than go in a
+    slice."""
+    found = [f"auto-{number}" for number in range(3 * AT_ONCE)]
+    for name in found:
+        declaring.send(1, methods.QueueDeclare(0, name, False, False, False, True, False, Table({})))
+        client.send(1, consume(name, name))
+        driver.settle()
+    declaring.take()
+    return found
+
+
+@pytest.mark.parametrize("slices", range(12))
+def test_a_queue_that_goes_in_slices_is_gone_or_stays_with_who_consumes_from_it(slices: int) -> None:
+    driver, client = crowd()
+    other = driver.client(1)
+    names = autos(driver, client, other)
+    queues = driver.node.broker.vhosts["/"].queues
+    driver.lose(client)
+    while names[0] in queues and queues[names[0]].consumer_count():
+        step(driver)
+    for _ in range(slices):
+        step(driver)
+    other.send(1, consume(names[0]))
+    finish(driver)
+    assert other.names() == (["basic.consume-ok"] if names[0] in queues else ["channel.close"])
+    assert not [name for name in names[1:] if name in queues]
+
+
+def test_what_a_closing_channel_has_done_is_counted_once_though_its_connection_is_lost_meanwhile() -> None:
+    driver, client = crowd()
+    clients = driver.node.clients
+    for number in range(2, CHANNELS + 1):
+        client.send(number, methods.ChannelClose(200, "", 0, 0))
+        finish(driver)
+    client.send(1, methods.BasicQos(0, 0, False), consume("q", "rest"))
+    finish(driver)
+    client.take()
+    delivered = CHANNELS * EACH * 2 - EACH
+    client.send(1, methods.ChannelClose(200, "", 0, 0))
+    driver.turn()
+    assert driver.node.background.jobs
+    assert client.names() == []
+    going_on = client.connection.channels.values()
+    assert clients.sums.delivered + sum(each.delivered_count() for each in going_on) == delivered
+    driver.lose(client)
+    finish(driver)
+    assert clients.sums.delivered == delivered
+    assert clients.channels_closed == clients.channels_opened == CHANNELS
+
+
+@pytest.mark.parametrize("end", [lose, close])
+def test_replies_go_to_none_of_them(end: Callable[[NodeDriver, Client], None]) -> None:
+    driver, client = crowd()
+    client.send(CHANNELS, methods.BasicConsume(0, REPLY_TO, "replies", False, True, False, False, Table({})))
+    driver.settle()
+    consumer = client.connection.channels[CHANNELS].reply_consumer
+    other = driver.client(1)
+    client.take()
+    end(driver, client)
+    assert driver.node.background.jobs
+    other.send_octets(publish_octets(1, consumer.address, b"late", persistent=False))
+    finish(driver)
+    assert {event.method.name for event in client.take()} <= {"connection.close-ok"}
