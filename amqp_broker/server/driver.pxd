@@ -46,6 +46,7 @@ cdef class Driver:
     cdef object _jobs
     cdef object _alarms
     cdef object _membership
+    cdef object _loop_delays
     cdef object _acquaintances
     cdef object _pace
     cdef object _timings

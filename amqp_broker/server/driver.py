@@ -142,6 +142,7 @@ class Driver:
         self._rest_s = _LEAST_REST_S
         self.room = ClientRoom(limit(), config.max_connections, self._room_changed)
         self._alarms, self._membership, self._acquaintances = node.alarms, node.membership, node.acquaintances
+        self._loop_delays = node.loop_delays
         clients = node.clients
         clients.allow(self.room.connections, self.room.most - SPARE)
         self._syncer = started_thread("sync")
@@ -363,7 +364,7 @@ class Driver:
         if now < self._due:  # what it was set for has been put off since
             self._wake_at(self._due, now)
             return
-        self.node.loop_delays.add(now - self._due)
+        self._loop_delays.add(now - self._due)
         if self._timings is not None:
             self._timings.record("timer", (now - self._due) / 1000.0)
         try:
