@@ -274,7 +274,7 @@ class Totals:
             "connection_closed": clients.closed,
             "connection_moved": clients.moved,
             "hops_out": counts.remote_queues.commands_sent(),
-            "hops_in": counts.remote_queues.home.executed(),
+            "hops_in": counts.remote_queues.commands_executed(),
             "loop_delays": list(counts.loop_delays.counts),
             "loop_delay_ms": counts.loop_delays.late_ms,
             "channel_created": clients.channels_opened,

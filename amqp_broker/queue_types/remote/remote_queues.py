@@ -139,6 +139,10 @@ class RemoteQueues:
 
     # -- statistics ----------------------------------------------------------------------------------------------------
 
+    def commands_executed(self) -> int:
+        """How many commands of others this home has executed."""
+        return self.home.executed()
+
     def commands_sent(self) -> int:
         """To queues that live elsewhere, since the start."""
         return sum([link.commands_sent for link in self.links.values()])
