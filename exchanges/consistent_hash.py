@@ -7,21 +7,20 @@ The ring: each unit of a destination's weight (the sum over its bindings) owns P
 circle of 128-bit numbers, and a message goes to the owner of the first point at or behind its hash. So a
 binding that comes or goes moves only the keys that it gains or loses. Weight 0 takes nothing.
 
-Invariants:
-1. The ring is a function of the weights alone: neither the process nor the order of the bindings moves a key.
-   Points are long enough to never coincide.
-2. `_points` is sorted and holds the keys of `_owners`.
+Invariant: the ring is a function of the weights alone: neither the process nor the order of the bindings moves a key.
+Points are long enough to never coincide.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from struct import Struct
 
 from exchanges.bindings import Binding, Destination, Identity
 from exchanges.exchange import Exchange, MessageFacts
+from exchanges.hash_ring import POINT_OCTETS, HashRing
 
 # At weight 1 a share deviates by one part in eight (the standard deviation), at larger weights by less.
 POINTS_PER_WEIGHT = 64
@@ -29,19 +28,17 @@ MAX_WEIGHT = 1000  # bounds what one binding costs in time and memory
 
 _PROPERTIES = ("correlation_id", "message_id", "timestamp")
 _WEIGHT = re.compile(r"\+?[0-9]+")
-_POINT_OCTETS = 16
 _POINTS_PER_DIGEST = 4
+_points_in = Struct(f"{POINT_OCTETS}s" * _POINTS_PER_DIGEST).unpack
 
 
-def ring_points(destination: Destination, unit: int) -> list[int]:
-    """The points that one unit of a destination's weight (counted from 0) owns."""
-    points = []
-    for part in range(POINTS_PER_WEIGHT // _POINTS_PER_DIGEST):
-        name = f"{destination.kind} {unit} {part} {destination.name}"
-        digest = blake2b(name.encode("utf-8", "surrogateescape")).digest()
-        for start in range(0, _POINTS_PER_DIGEST * _POINT_OCTETS, _POINT_OCTETS):
-            points.append(int.from_bytes(digest[start : start + _POINT_OCTETS], "big"))
-    return points
+def ring_points(destination: Destination, first: int, end: int) -> Iterator[bytes]:
+    """The points that units of a destination's weight (counted from 0) own."""
+    name = destination.name.encode("utf-8", "surrogateescape")
+    kind = destination.kind.encode()
+    for unit in range(first, end):
+        for part in range(POINTS_PER_WEIGHT // _POINTS_PER_DIGEST):
+            yield from _points_in(blake2b(b"%b %d %d %b" % (kind, unit, part, name)).digest())
 
 
 class ConsistentHashExchange(Exchange):
@@ -58,9 +55,10 @@ class ConsistentHashExchange(Exchange):
             raise ValueError(f"Unsupported property: {self._property}; expected {', '.join(_PROPERTIES)}")
         self.routes_by_headers = self._header is not None or self._property is not None
         self.routes_by_properties = self._property is not None
+        #: By the destination; and that itself, as the ring has it.
         self._weights: dict[Destination, int] = {}
-        self._points: list[int] = []
-        self._owners: dict[int, Destination] = {}
+        self._owners: dict[Destination, Destination] = {}
+        self._ring = HashRing()
 
     def check_binding(self, binding_key: str, arguments: Mapping[str, object]) -> None:
         if _WEIGHT.fullmatch(binding_key) is None or not binding_key.strip("0"):
@@ -72,11 +70,8 @@ class ConsistentHashExchange(Exchange):
             )
 
     def matches(self, routing_key: str, facts: MessageFacts | None) -> list[Destination]:
-        if not self._points:
-            return []
-        digest = blake2b(self._hashed(routing_key, facts), digest_size=_POINT_OCTETS).digest()
-        index = bisect_left(self._points, int.from_bytes(digest, "big"))
-        return [self._owners[self._points[index if index < len(self._points) else 0]]]
+        owner = self._ring.owner_at(blake2b(self._hashed(routing_key, facts), digest_size=POINT_OCTETS).digest())
+        return [] if owner is None else [owner]
 
     def _hashed(self, routing_key: str, facts: MessageFacts | None) -> bytes:
         """The octets that decide about a message."""
@@ -94,12 +89,9 @@ class ConsistentHashExchange(Exchange):
     def _link(self, binding: Binding, key: Identity) -> None:
         destination = binding.destination
         weight = self._weights.get(destination, 0)
-        self._weights[destination] = weight + int(binding.binding_key)
-        for unit in range(weight, self._weights[destination]):
-            for point in ring_points(destination, unit):
-                self._owners[point] = destination
-                self._points.append(point)
-        self._points.sort()
+        self._weights[destination] = heavier = weight + int(binding.binding_key)
+        owner = self._owners.setdefault(destination, destination)
+        self._ring.add(owner, ring_points(destination, weight, heavier))
 
     def _unlink(self, binding: Binding, key: Identity) -> None:
         self._give_up(binding.destination, self._weights[binding.destination] - int(binding.binding_key))
@@ -110,13 +102,17 @@ class ConsistentHashExchange(Exchange):
 
     def _give_up(self, destination: Destination, weight: int) -> None:
         """A destination keeps this weight of what it has."""
-        for unit in range(weight, self._weights[destination]):
-            for point in ring_points(destination, unit):
-                del self._owners[point]
-        self._points = [point for point in self._points if point in self._owners]
-        self._weights[destination] = weight
-        if not weight:
-            del self._weights[destination]
+        heavier = self._weights[destination]
+        if weight:
+            self._weights[destination] = weight
+            self._ring.remove(ring_points(destination, weight, heavier))
+            return
+        del self._weights[destination]
+        owner = self._owners.pop(destination)
+        if self._ring.is_large_part(heavier * POINTS_PER_WEIGHT):
+            self._ring.remove_owner(owner)
+        else:
+            self._ring.remove(ring_points(destination, 0, heavier))
 
 
 def _name_argument(arguments: Mapping[str, object], key: str) -> str | None:

@@ -45,7 +45,7 @@ def test_the_owner_of_a_key_is_the_same_in_every_process() -> None:
 
 def test_a_key_belongs_to_the_first_point_at_or_behind_its_hash() -> None:
     names = ("b", "c")
-    owner_of = {point: name for name in names for point in ring_points(queue(name), 0)}
+    owner_of = {int.from_bytes(point, "big"): name for name in names for point in ring_points(queue(name), 0, 1)}
     points = sorted(owner_of)
     assert len(points) == len(names) * POINTS_PER_WEIGHT
     around = 0
