@@ -16,6 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.routing.taps import RETURNED
 from amqp_broker.turn.task import Steps, Task
 from queues.quorum.effects import Refusal
 
@@ -151,6 +152,8 @@ def _put_back(
         untaken = 0
         while some := list(islice(deliveries, _PUT_BACK)):
             if channel is not None:
+                if channel.is_traced:
+                    channel.trace_settled(RETURNED, some)
                 channel.forget_holders(some)
                 queue.put_back(some, services.clock.now)
             else:

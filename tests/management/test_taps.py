@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from amqp_broker.channel.settlement import FEW
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.routing.taps import BODY_BYTES, TAIL, Tap, TapFilter
@@ -69,6 +70,21 @@ def test_a_message_from_its_publish_to_its_end(driver: NodeDriver, service: Syst
     last = next(event for event in found if event["what"] == "dead-lettered")
     assert (last["to_exchange"], last["to_queues"], last["reason"]) == ("amq.fanout", ["dead"], "rejected")
     assert len({event["track"] for event in found if event["message_id"] == "rejected"}) == 1
+
+
+@pytest.mark.parametrize("give_back", [methods.BasicNack(0, True, True), methods.BasicRecoverAsync(True)])
+def test_one_of_very_many_that_come_back(service: SystemService, driver: NodeDriver, give_back: Any) -> None:
+    client = driver.client(1)
+    client.send(1, declare("q", durable=False), consume("q"))
+    for number in range(FEW + 10):
+        publish(client, "", "q", b"x", message_id=str(number))
+    driver.settle()
+    tap = opened(service, message_id=str(FEW + 9))  # the first that goes back
+    client.send(1, give_back)
+    while driver.node.background.jobs:
+        driver.turn()
+    driver.settle()
+    assert story(service, tap)[:1] == [("returned", "q")]
 
 
 def test_expiry_limits_gets_and_many_acks(driver: NodeDriver, service: SystemService) -> None:
