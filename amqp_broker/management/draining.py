@@ -88,7 +88,7 @@ class Draining:
             raise ValueError(f"no member '{node}'; there are {', '.join(sorted((own, *self._peers.others())))}")
         asked = [node]
         if verb != "guard":
-            beside = self._replication.workers() if node == host else []
+            beside = [own, *self._replication.workers()] if node == host else []
             workers = [worker_name(node, each) for each in metadata.workers_of(node).numbers]
             asked = list(dict.fromkeys((node, *beside, *workers)))
         answers = yield from self._peers.ask_all(

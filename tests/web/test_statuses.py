@@ -30,6 +30,7 @@ EXCEPTIONS = {
     ("GET", "/users/{user}/queues"): (200,),
     ("GET", "/auth/hash_password/{password}"): (200,),
     ("GET", "/parameters/{component}"): (200,),
+    ("POST", "/v1/rebalance/classic-queues"): (202, 400),
     ("POST", "/definitions"): (204, 400),
     ("POST", "/all-configuration"): (204, 400),
     ("POST", "/definitions/{vhost}"): (404, 404),
