@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -373,6 +373,10 @@ class ClassicQueue(QueueRules):
         self._returning += 1
         self.is_drained = False
         return iter(runs[0]) if len(runs) == 1 else merge(*runs, key=_sequence_of, reverse=True)
+
+    def join_returns(self, runs: list[list[Any]]) -> list[Any]:
+        """See Queue."""
+        return sorted(chain.from_iterable(runs), key=_sequence_of, reverse=True)
 
     def end_return(self, now: int) -> None:
         """They are all back."""

@@ -32,6 +32,9 @@ FEW = 2000
 #: So many are acknowledged or refused, and put back, in a slice.
 _SETTLED = 256
 _PUT_BACK = 128
+#: What one of thousands of channels holds is joined with what others do, so many of them, if it is not more than this.
+_JOINED = 32
+_SHORT = 64
 #: A queue is waited for so long at most, milliseconds: a log without a majority takes nothing, and who closes a channel
 #: is not to wait for that.
 _PATIENCE_MS = 50
@@ -137,6 +140,7 @@ def _put_back(
     if leaving is not None:
         yield from _depart(services, (yield from leaving))
     runs: dict[Queue, list[list[Delivery]]] = {}  # of each queue, from the last delivery to the first
+    loose: dict[Queue, list[list[Delivery]]] = {}  # short ones, that stand behind those
     for entries in held:
         by_queue: dict[Queue, list[Delivery]] = {}
         while entries:
@@ -146,7 +150,18 @@ def _put_back(
             del entries[-_SETTLED:]
             yield None
         for queue, run in by_queue.items():
-            runs.setdefault(queue, []).append(run)
+            short = loose.setdefault(queue, [])
+            if len(run) <= _SHORT:
+                short.append(run)
+            if short and (len(run) > _SHORT or len(short) == _JOINED):
+                runs.setdefault(queue, []).append(queue.join_returns(short))
+                loose[queue] = []
+                yield None
+            if len(run) > _SHORT:
+                runs.setdefault(queue, []).append(run)
+    for queue, short in loose.items():
+        if short:
+            runs.setdefault(queue, []).append(queue.join_returns(short))
     for queue, found in runs.items():
         deliveries = queue.begin_return(found)
         untaken = 0

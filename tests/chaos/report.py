@@ -22,11 +22,12 @@ ABOUT = """\
 Three nodes as processes of their own; the links between them go through proxies that cut, delay and reset them, each
 way apart. Clients of aio-pika on every node, robust and plain, publish with confirms, again until confirmed, and
 consume with acks and a prefetch; others use queues as locks. Each round makes one fault, undoes it, waits until every
-node confirms for every queue again, drains the queues and checks: every confirmed message was delivered, nothing came
-that was not published, nothing was copied without a reason, nothing acknowledged on the healthy cluster came back, and
-no two holders of a lock had their acks accepted. Numbered producers publish to a stream and to one with partitions,
-which groups of readers and a queue over the stream read on every node: each confirmed message is at one offset, no
-offset changes, and all of them come to each group. The code is in `tests/chaos/`; `make chaos` runs it.
+node confirms for every queue again and knows who holds the locks, drains the queues and checks: every confirmed message
+was delivered, nothing came that was not published, nothing was copied without a reason, nothing acknowledged on the
+healthy cluster came back, and no two holders of a lock had their acks accepted. Numbered producers publish to a stream
+and to one with partitions, which groups of readers and a queue over the stream read on every node: each confirmed
+message is at one offset, no offset changes, and all of them come to each group. The code is in
+`tests/chaos/`; `make chaos` runs it.
 
 *Duplicated* counts deliveries beyond a message's first: those with the redelivered flag, and publishes that were
 repeated because their confirm was lost. A *write outage* is the longest time in which the clients of a node that was
