@@ -161,7 +161,8 @@ def _put_back(
                 runs.setdefault(queue, []).append(run)
     for queue, short in loose.items():
         if short:
-            runs.setdefault(queue, []).append(queue.join_returns(short))
+            runs.setdefault(queue, []).append(short[0] if len(short) == 1 else queue.join_returns(short))
+            yield None
     for queue, found in runs.items():
         deliveries = queue.begin_return(found)
         untaken = 0
