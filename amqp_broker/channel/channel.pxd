@@ -136,6 +136,7 @@ cdef class Channel:
                           bytes octets, Py_ssize_t place, unsigned long long offset, bytes more) except -1
     @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)
     cpdef void receive_ack(self, unsigned long long tag, bint multiple) except *
+    cpdef void receive_refusal(self, unsigned long long tag) except *
     @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)
     cpdef void ack_taken(self, list entries) except *
     @cython.locals(last=Py_ssize_t, unacked=list, index=Py_ssize_t, entry=Delivery, consumer=ChannelConsumer, queue=Queue)
@@ -154,8 +155,10 @@ cdef class Channel:
     @cython.locals(unacked=list, count=Py_ssize_t)
     cdef int _advance(self, Py_ssize_t index) except -1
     cdef int _give_credit(self, ChannelConsumer consumer) except -1
-    @cython.locals(entry=Delivery, consumer=ChannelConsumer, queues=dict, now="long long")
+    @cython.locals(entry=Delivery, queues=dict)
     cpdef list refuse(self, list entries)
+    @cython.locals(consumer=ChannelConsumer, queue=Queue)
+    cdef Queue _refuse(self, Delivery entry)
     @cython.locals(consumer=ChannelConsumer, queue=Queue, short=dict, now="long long")
     cdef int _share_out(self) except -1
     @cython.locals(queue=Queue)

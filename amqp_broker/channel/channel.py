@@ -580,6 +580,12 @@ class Channel:
         if self._to_dispatch or self._shares_out:
             self.dispatch()
 
+    def receive_refusal(self, tag: int) -> None:
+        """basic.reject, or basic.nack of one delivery, for good (AMQP 0-9-1 §1.8.3.14), which costs about what an ack
+        does. Not for a channel that `settles_specially`."""
+        self._to_dispatch.append(self._refuse(self.take_one(tag)))
+        self.dispatch()
+
     def ack_taken(self, entries: list[Delivery]) -> None:
         """Deliveries that were taken out are acknowledged."""
         for entry in entries:
@@ -791,16 +797,19 @@ class Channel:
 
     def refuse(self, entries: list[Delivery]) -> list[Queue]:
         """Deliveries are refused for good: dead letters, or gone. Returns their queues."""
-        self.unwanted += len(entries)
         queues: dict[Queue, None] = {}
-        now = self.clock.now
         for entry in entries:
-            consumer = entry.consumer
-            queue = consumer.queue
-            self._give_credit(consumer)
-            queue.reject(entry, now)
-            queues[queue] = None
+            queues[self._refuse(entry)] = None
         return list(queues)
+
+    def _refuse(self, entry: Delivery) -> Queue:
+        # Unchecked: a channel holds deliveries of its own consumers only.
+        consumer = cython.cast(ChannelConsumer, entry.consumer) if cython.compiled else entry.consumer
+        queue = cython.cast(Queue, consumer.queue) if cython.compiled else consumer.queue
+        self.unwanted += 1
+        self._give_credit(consumer)
+        queue.reject(entry, self.clock.now)
+        return queue
 
     def outstanding_tags(self, tag: int, begin: int = 0) -> list[int]:
         """The tags from `begin` up to `tag` (0: all) that wait for their acknowledgement, in order."""

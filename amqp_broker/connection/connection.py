@@ -66,6 +66,8 @@ _HEARTBEAT = 8
 _PARTIAL_BYTES = 16_384
 _BASIC_PUBLISH = 60 << 16 | 40
 _BASIC_ACK = 60 << 16 | 80
+_BASIC_REJECT = 60 << 16 | 90
+_BASIC_NACK = 60 << 16 | 120
 
 
 class Connection(Client):
@@ -272,6 +274,13 @@ class Connection(Client):
                     channel.receive_publish(data, position + 11, end - 1)
                 elif index == _BASIC_ACK and size == 13:
                     channel.receive_ack(get_u64(data, position + 11), (data[position + 19] & 1) != 0)
+                elif (
+                    index in (_BASIC_REJECT, _BASIC_NACK)
+                    and size == 13
+                    and data[position + 19] == 0  # neither to be put back nor multiple
+                    and not channel.settles_specially
+                ):
+                    channel.receive_refusal(get_u64(data, position + 11))
                 else:
                     self.control.on_channel_method(channel, data[position + 7 : end - 1])
             elif kind == _HEADER:

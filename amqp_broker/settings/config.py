@@ -382,12 +382,12 @@ class Config(ClusterConfig):
         LIMITS,
         "Copies of messages for 16 queues or more that are made at a time; then other connections have their turn. "
         "A request, such as basic.get, counts as 16 copies, one of the classes queue and exchange as 100. "
-        "A turn of three milliseconds is over however little was done in it.",
+        "A turn of two milliseconds is over however little was done in it.",
         minimum=1,
     )
     background_time_ms: int = setting(
         DURATION,
-        2,
+        1,
         LIMITS,
         "How long work that costs by the number of messages, queues or bindings goes on before others have their turn.",
         minimum=1,
