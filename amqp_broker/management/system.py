@@ -37,7 +37,8 @@ from amqp_broker.management.refused import BAD_REQUEST, Refused
 from amqp_broker.management.rehome_verb import RehomeVerb
 from amqp_broker.management.request import Request
 from amqp_broker.management.route_test import RouteTest
-from amqp_broker.management.statistics import count_node, delayed_statistics, queue_statistics
+from amqp_broker.management.statistics import delayed_statistics, queue_statistics
+from amqp_broker.management.statistics_verb import StatisticsVerb
 from amqp_broker.management.stream_verbs import StreamVerbs
 from amqp_broker.management.tap_verbs import TapVerbs
 from amqp_broker.management.totals import Totals
@@ -111,8 +112,8 @@ class System:
         self._audit = AuditVerbs(audit, peers)
         self._totals = Totals(counts, peers)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
-            "statistics": self._statistics,
             "queue.list": self._list_queues,
+            **StatisticsVerb(counts, peers).verbs,
             **AccountVerbs(broker, self._administration, counts.logins).verbs,
             **PolicyVerbs(broker, self._administration).verbs,
             **self._definitions.verbs,
@@ -267,9 +268,6 @@ class System:
             channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], now)
 
     # -- verbs -----------------------------------------------------------------------------------------------------
-
-    def _statistics(self, request: Request) -> Steps:
-        return {"statistics": (yield from count_node(self.counts))}
 
     def _list_queues(self, request: Request) -> Steps:
         vhost, broker = self._administration.vhost(request), self._broker

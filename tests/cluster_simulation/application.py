@@ -120,6 +120,16 @@ class Application:
         self.connection = None
         self.node = None
 
+    def moved(self, node: ClusterNode, connection: Any) -> None:
+        """The same connection goes on at another worker of its host."""
+        assert self.client is not None
+        self.node, self.connection = node, connection
+        self.client.transport = connection
+        node.take_over(connection, self)
+        for channel in self.channels.values():
+            channel.model.node = node.name
+            channel.acked = []  # of turns of the other
+
     def _end_channel(self, channel: AppChannel) -> None:
         model = self.world.clients
         if channel.model.is_over:

@@ -240,6 +240,11 @@ class ClusterNode:
         self.clients[connection] = application
         return connection
 
+    def take_over(self, connection: Any, application: Application) -> None:
+        """A connection that another worker had is this one's."""
+        connection.set_transport(application)
+        self.clients[connection] = application
+
     def end_turn(self, time: int) -> Turn:
         """The end of a turn, with all of its output."""
         self.turns += 1

@@ -7,8 +7,11 @@ import random
 from amqp_broker.settings.config import Config
 from amqp_broker.settings.kinds import Address, MemberAddress
 
+#: For a node that is there from the beginning, and for who joins with an empty folder.
+Configs = tuple[Config, Config]
 
-def cluster_configs(chance: random.Random, members: list[str], joiners: list[str]) -> dict[str, tuple[Config, Config]]:
+
+def cluster_configs(chance: random.Random, members: list[str], joiners: list[str]) -> dict[str, Configs]:
     """Two Configs for each node, by name: for a member from the beginning, and for who joins with an empty folder.
     Joiners have the latter only."""
     segment = chance.choice([4096, 16_384, 65_536])

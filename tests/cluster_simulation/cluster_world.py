@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from amqp_broker.connection.steering import Leaving
 from amqp_broker.flow.state import ENDING
 from amqp_broker.protocol import methods
 from raft.errors import PeerProtocolError
 from tests.cluster_simulation.application import Application, Question
 from tests.cluster_simulation.client_model import ClientModel, Consumer
 from tests.cluster_simulation.cluster_node import MAX_OFFSET, MS, ClusterNode, Crashed
-from tests.cluster_simulation.cluster_settings import cluster_configs, small_raft_settings
+from tests.cluster_simulation.cluster_settings import Configs, cluster_configs, small_raft_settings
 from tests.cluster_simulation.group_checks import GroupChecks
 from tests.cluster_simulation.log_model import LogModel
 from tests.cluster_simulation.network import Network
@@ -63,13 +64,11 @@ class ClusterWorld:
         self.clients = ClientModel(self.kinds)
         self.clients.skew = 2 * MAX_OFFSET * MS
         self.log = self.log_kind(self.kinds)
-        members = [f"n{number}" for number in range(1, size + 1)]
-        joiners = [f"n{number}" for number in range(size + 1, size + JOINERS + 1)]
-        configs = cluster_configs(self.chance, members, joiners)
+        self.members = [f"n{number}" for number in range(1, size + 1)]
+        self.joiners = [f"n{number}" for number in range(size + 1, size + JOINERS + 1)]
+        configs = self.draw_configs()
         raft = small_raft_settings(self.chance)
         self.nodes = {name: self.node_kind(name, configs[name], raft, self.chance.getrandbits(32)) for name in configs}
-        self.members = members
-        self.joiners = joiners
         self.checks = GroupChecks(self.nodes, self.log)
         timeout = self.chance.choice([200, 600]) * MS
         self.network = Network(self, list(self.nodes), self.chance, timeout)
@@ -89,6 +88,14 @@ class ClusterWorld:
     def draw_kinds(self) -> dict[str, QueueKind]:
         """The queues of this run."""
         return queue_kinds(self.chance)
+
+    def draw_configs(self) -> dict[str, Configs]:
+        """Two Configs for each node: see cluster_configs."""
+        return cluster_configs(self.chance, self.members, self.joiners)
+
+    def starters(self) -> list[str]:
+        """The nodes that are there from the beginning."""
+        return self.members
 
     # -- numbers and notes ---------------------------------------------------------------------------------------------
 
@@ -215,6 +222,8 @@ class ClusterWorld:
             application = node.clients.get(connection)
             if application is not None:
                 self.leave(application)
+        for leaving in turn.leaving:
+            self.hand_over(node, leaving)
         for check in turn.checks:
             check.run()
             self.on_node(node, 0, lambda now, check=check: node.node.checked(check, now))  # type: ignore[misc]
@@ -425,6 +434,10 @@ class ClusterWorld:
 
         self._later(its_node, self.chance.choice([10, 100, 1000]), feed)
 
+    def hand_over(self, node: ClusterNode, leaving: Leaving) -> None:
+        """A connection is to go on at another worker of its host."""
+        raise Violation(f"{node.name} sends a connection to {leaving.home}, and is no worker")
+
     def leave(self, application: Application) -> None:
         """The transport of an application's connection is gone."""
         node, connection = application.node, application.connection
@@ -446,10 +459,12 @@ class ClusterWorld:
             if removal.queue == queue and removal.answered_at >= question.sent_at:
                 return
         if self.kinds[queue].is_durable:
-            # A link counts when both have said that they remember all that the other knows of them.
-            node = application.node
-            linked = [name for name in self.network.links_of(node.name) if node.node.replication.is_connected(name)]
-            self.checks.declared(node, linked, queue)
+            self.checks.declared(application.node, self.linked_with(application.node), queue)
+
+    def linked_with(self, node: ClusterNode) -> list[str]:
+        """Who has to know what this node answers. A link counts when both have said that they remember all that the
+        other knows of them."""
+        return [name for name in self.network.links_of(node.name) if node.node.replication.is_connected(name)]
 
     def cancelled_by_broker(self, consumer: Consumer) -> None:
         """basic.cancel from the broker."""

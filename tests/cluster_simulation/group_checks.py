@@ -71,6 +71,7 @@ class GroupChecks:
                 declared = ("queue.declare", "exchange.declare")
                 said = json.loads(data)["commands"]
                 self._learning = [c["name"] for c in said if c["op"] in declared]
+                self.log.counts["queues moved"] += sum(c["op"] == "queue.rehome" for c in said)
                 self._learning += [
                     partition_name(c["name"], c["first"] + number)
                     for c in said

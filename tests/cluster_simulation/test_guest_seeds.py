@@ -1,4 +1,5 @@
-"""Runs of clusters whose groups are on some of the nodes. More of them: `make simulate CLUSTER=3 WEATHER=guests`."""
+"""Runs of clusters whose groups are on some of the nodes. More of them:
+`make simulate CLUSTER=3 ARGS='--weather guests'`."""
 
 from __future__ import annotations
 

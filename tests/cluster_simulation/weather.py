@@ -12,6 +12,7 @@ from typing import Any
 from amqp_broker.management.cluster_verbs import Answer
 from amqp_broker.management.request import Request
 from amqp_broker.settings.kinds import parse_member
+from amqp_broker.settings.workers import node_of_worker
 from raft.membership import TransferResult
 from raft.memory import Point
 from tests.cluster.verbs import verbs_of
@@ -95,10 +96,11 @@ class Weather(ClusterWorld):
     # -- the beginning -------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        for name in self.members:
+        starters = self.starters()
+        for name in starters:
             self.start(self.nodes[name])
         self.network.start()
-        self.wait_for(lambda: len(self.serving()) == self.size, "all nodes are ready")
+        self.wait_for(lambda: len(self.serving()) == len(starters), "all nodes are ready")
         self.serving()[0].put_user()
         self.input(self.serving()[0], lambda now: None)
         self.run_until(self.time + SECOND)
@@ -315,11 +317,13 @@ class Weather(ClusterWorld):
         self.counts["stalls"] += 1
 
     def _leader_of(self, group_id: int) -> ClusterNode | None:
-        leaders = [node for node in self.up() if node.node.replication.host.groups[group_id].is_leader]
+        found = {node: self.checks.group_of(node, group_id) for node in self.up()}
+        leaders = [node for node, group in found.items() if group is not None and group.is_leader]
         return max(leaders, key=lambda node: node.node.replication.host.groups[group_id].term) if leaders else None
 
     def _some_group(self) -> int:
-        return self.chance.choice(list(self.up()[0].node.replication.host.groups)) if self.up() else 0
+        members = [node for node in self.up() if node.node.replication.host.groups]
+        return self.chance.choice(list(members[0].node.replication.host.groups)) if members else 0
 
     def transfer(self) -> None:
         group_id = self._some_group()
@@ -466,13 +470,14 @@ class Weather(ClusterWorld):
         """Every group has one leader with whom everybody agrees, and all have applied everything."""
         up = self.up()
         for group_id in up[0].node.replication.host.groups:
-            groups = [node.node.replication.host.groups[group_id] for node in up]
-            leader = next((group for group in groups if group.is_leader), None)
+            found = {node.name: self.checks.group_of(node, group_id) for node in up}
+            groups = {name: group for name, group in found.items() if group is not None}
+            leader = next((group for group in groups.values() if group.is_leader), None)
             if leader is None:
                 return False
             known = [*leader.members, *leader.learners]
-            for node, group in zip(up, groups, strict=True):
-                if node.name in known and (group.term, group.last_applied) != (leader.term, leader.last_index):
+            for name, group in groups.items():
+                if name in known and (group.term, group.last_applied) != (leader.term, leader.last_index):
                     return False
         return True
 
@@ -520,12 +525,13 @@ class Weather(ClusterWorld):
             return False
         recorded = leader.node.broker.metadata.members()
         for node in self.up() if self.time - self.calm_since > 10 * SECOND else ():
-            if node.name not in recorded and not self.network.links_of(node.name):
+            if node_of_worker(node.name) not in recorded and not self.network.links_of(node.name):
                 node.is_removed = True  # it has not heard of it, and an operator stops it
                 self.crash(node)
-        if any(node.name not in recorded for node in self.up()):
+        if any(node_of_worker(node.name) not in recorded for node in self.up()):
             return False
-        return all(node.is_up and node.node.is_ready for node in self.nodes.values() if node.name in recorded)
+        members = [node for node in self.nodes.values() if node_of_worker(node.name) in recorded]
+        return all(node.is_up and node.node.is_ready for node in members)
 
     def _all_linked(self) -> bool:
         names = [node.name for node in self.up()]

@@ -14,6 +14,7 @@ from tests.cluster_simulation.lease_weather import LeaseWeather
 from tests.cluster_simulation.rotten_weather import RottenWeather
 from tests.cluster_simulation.stream_weather import StreamWeather
 from tests.cluster_simulation.weather import Weather
+from tests.cluster_simulation.worker_weather import MovingWeather, WorkerWeather
 
 
 class DenseWeather(Weather):
@@ -142,6 +143,8 @@ _OF_GUESTS: dict[str, type[Weather]] = {
     "guests": GuestWeather,
     "leases-guests": type("GuestWeatherWithLeases", (LeaseWeather, GuestWeather), {}),
     "streams-guests": GuestStreamWeather,
+    "workers": WorkerWeather,
+    "workers-moving": MovingWeather,
 }
 #: The same with streaming jobs, which take messages on lease and publish in transactions.
 _WITH_LEASES: dict[str, type[Weather]] = {

@@ -138,3 +138,16 @@ def test_while_a_worker_stands_still_sums_do_not_fall(tmp_path: Path) -> None:
         for each in connections:
             each.abort()
         http.close()
+
+
+def test_the_api_has_them_as_a_list(http: Http, clients: list[Connection]) -> None:
+    """As the metrics say them, which may be a moment older."""
+    found = http.get("/v1/workers")
+    assert [(each["worker"], each["running"]) for each in found] == [(0, True), (1, True)]
+    assert [each["name"].partition("/")[2] for each in found] == ["", "1"]
+    assert sum(each["queues"] for each in found) == QUEUES
+    assert sum(each["messages"] for each in found) == CLIENTS * QUEUES * MESSAGES
+    samples = scrape(metrics_of(http), "/metrics")
+    for name in ("hops_out", "hops_in", "connections_moved"):
+        counted = of_workers(samples, f"worker_{name}_total")
+        assert [each[name] for each in found] == [counted[number] for number in "01"], name

@@ -33,12 +33,13 @@ from amqp_broker.web.endpoints import (
     unroutable,
     users,
     vhosts,
+    workers,
 )
 
 _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
     policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
-    quorum_queues, taps, audit, description, peek, jobs, streams, homes,
+    quorum_queues, taps, audit, description, peek, jobs, streams, homes, workers,
 )  # fmt: skip
 
 

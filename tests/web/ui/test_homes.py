@@ -53,6 +53,16 @@ def test_a_queue_is_moved(window: Browser, http: Http) -> None:
     http("DELETE", "/queues/%2F/moving")
 
 
+def test_the_page_of_the_node_has_each_of_its_workers(window: Browser, http: Http) -> None:
+    fill(http, "counted", b"1", b"22")
+    names = [each["name"] for each in http.get("/v1/workers")]
+    window.go(f"cluster/{names[0]}")
+    window.until(lambda: window.texts("#workers tbody td:first-child") == names, "both workers")
+    cells = "#workers tbody td:nth-child(6)"
+    window.until(lambda: sorted(window.texts(cells)) == ["0", "2"], "their messages")
+    http("DELETE", "/queues/%2F/counted")
+
+
 def test_what_has_no_home_is_not_offered_one(window: Browser, http: Http) -> None:
     fill(http, "log", **{"x-queue-type": "quorum"})
     window.go("queues/%2F/log?tab=danger")

@@ -16,6 +16,7 @@ export function nodePage(name) {
   const memory = chart();
   const descriptors = chart();
   const draining = drainPart(name);
+  const workers = h("section", { id: "workers" });
 
   async function refresh() {
     const found = await get(`${where}?memory=true`);
@@ -25,6 +26,7 @@ export function nodePage(name) {
       patch(about, h("p", { class: "message" }, found.running ? "Ask that node itself for more: each knows its own machine." : "This node does not run."));
       return;
     }
+    patch(workers, workersTable(await get("v1/workers")));
     recordPoint(where, { used: found.mem_used, fd: found.fd_used, sockets: found.sockets_used });
     memory.data = recorded(where, "Memory", { used: "resident" }, octets);
     descriptors.data = recorded(where, "Descriptors", { fd: "all", sockets: "sockets" }, count);
@@ -36,5 +38,18 @@ export function nodePage(name) {
     classes.length ? [h("h2", {}, "Memory"), facts(classes.map(([key, value]) => [key.replaceAll("_", " "), octets(value)]))] : null,
     h("h2", {}, "Logins"), facts(found.auth_mechanisms?.map((each) => [each.name, each.description]) ?? []));
   }
-  return { node: h("div", {}, head, h("section", { class: "charts" }, memory, descriptors), about, draining.node), refresh };
+  return { node: h("div", {}, head, h("section", { class: "charts" }, memory, descriptors), about, workers, draining.node), refresh };
+}
+
+// What a node that is several processes counts in each; a hop is a command to a queue that lives at another one.
+const WORKER_COLUMNS = [["connections", "Connections"], ["channels", "Channels"], ["consumers", "Consumers"], ["queues", "Queues"], ["messages", "Messages"],
+  ["hops_out", "Hops out"], ["hops_in", "Hops in"], ["connections_moved", "Clients that moved here"]];
+
+function workersTable(workers) {
+  if (!workers.length) return null;
+  const cell = (each, key) => h("td", { class: "number" }, each.running ? count(each[key]) : "");
+  return [h("h2", {}, "Workers"), h("div", { class: "frame" }, h("table", {},
+    h("thead", {}, h("tr", {}, h("th", {}, "Worker"), WORKER_COLUMNS.map(([, title]) => h("th", { class: "number" }, title)))),
+    h("tbody", {}, workers.map((each) => h("tr", {}, h("td", {}, each.name, each.running ? "" : " does not answer"),
+      WORKER_COLUMNS.map(([key]) => cell(each, key)))))))];
 }

@@ -1,0 +1,29 @@
+"""Workers: the processes that this node is, each with what it counts; none where it is one."""
+
+from __future__ import annotations
+
+from amqp_broker.protocol.json_values import JsonObject
+from amqp_broker.settings.workers import node_of_worker, worker_name
+from amqp_broker.web.access import Access
+from amqp_broker.web.answer import Answer
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.prometheus.names import WORKER
+from amqp_broker.web.workers import workers_of
+
+
+def list_workers(asked: Asked) -> Answer:
+    """As the metrics `amqp_broker_worker_...`; of one that does not answer only that it is not `running`."""
+    totals = asked.services.totals.read()
+    host = node_of_worker(totals["node"])
+    return Answer(value=[_show(host, number, counted) for number, counted in workers_of(totals).items()])
+
+
+def _show(host: str, number: int, counted: JsonObject) -> JsonObject:
+    found: JsonObject = {"worker": number, "name": worker_name(host, number), "running": bool(counted)}
+    if counted:
+        found |= {metric.name.removesuffix("_total"): counted.get(metric.field, 0) for metric in WORKER}
+    return found
+
+
+ENDPOINTS = (Endpoint("GET", "/v1/workers", list_workers, Access.MONITORING),)
