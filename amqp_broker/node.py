@@ -276,7 +276,9 @@ class Node:
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
         self.control: Control = Control(config, self.clients, self.services, handshake)
-        self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
+        self._consumer_timeouts = ConsumerTimeouts(
+            self._channels, self.timers, self.background, config.consumer_timeout_ms
+        )
 
     def _steer(self, handshake: Handshake, random_bytes: Callable[[int], bytes]) -> None:
         """Which of its clients other workers go on with."""
