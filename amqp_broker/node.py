@@ -70,7 +70,7 @@ from amqp_broker.turn.disk_counts import DiskCounts
 from amqp_broker.turn.file_work import FileWork
 from amqp_broker.turn.loop_delays import LoopDelays
 from amqp_broker.turn.sync_job import SyncJob
-from amqp_broker.turn.task import Task
+from amqp_broker.turn.task import Steps, Task
 from amqp_broker.turn.timings import Timings
 from amqp_broker.vhosts.broker import Broker
 from amqp_broker.vhosts.projection import Projection
@@ -131,6 +131,8 @@ PARTS = (
 )
 #: When nothing more can be paged out, this long passes until the next look, milliseconds.
 _RELIEF_REST_MS = 100
+#: Of those that get deliveries again so many do in one slice.
+_FED = 32
 #: What `Node.synced` calls, in this order.
 SYNCED = (
     "count_sync",  # how long it took
@@ -276,7 +278,9 @@ class Node:
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
         self.control: Control = Control(config, self.clients, self.services, handshake)
-        self._consumer_timeouts = ConsumerTimeouts(self._channels, self.timers, config.consumer_timeout_ms)
+        self._consumer_timeouts = ConsumerTimeouts(
+            self._channels, self.timers, self.background, config.consumer_timeout_ms
+        )
 
     def _steer(self, handshake: Handshake, random_bytes: Callable[[int], bytes]) -> None:
         """Which of its clients other workers go on with."""
@@ -511,10 +515,16 @@ class Node:
         self.pauses.resume_output(connection, now)
 
     def feed_starved(self, now: int) -> None:
-        """Deliveries that stopped for want of memory go on."""
-        for connection in list(self.clients.starved):
-            if connection.is_writable:
-                self.writable(connection, now)
+        """Deliveries that stopped for want of memory go on, in slices."""
+        if self.clients.starved:
+            Task(self.background, self._feed(list(self.clients.starved)))
+
+    def _feed(self, starved: list[Connection]) -> Steps:
+        for number, connection in enumerate(starved, 1):
+            if connection in self.clients.starved and connection.is_writable:
+                self.writable(connection, self.clock.now)
+            if number % _FED == 0:
+                yield None
 
     def unwritable(self, connection: Connection) -> None:
         """The transport is full: no deliveries until `writable`."""

@@ -20,7 +20,9 @@ Invariants:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from heapq import merge
 from itertools import chain, islice
 from operator import attrgetter
@@ -58,6 +60,9 @@ if not cython.compiled:
 _MAXLEN = Reason.MAXLEN
 #: So many slices' worth of messages are handed to consumers at once: a delivery takes less than a microsecond.
 _SHARES = 2
+
+#: So many pages are read at once that a purge has to read.
+_PAGES_READ = 2
 
 _TAKEN: int = PublishOutcome.TAKEN
 _STORED: int = PublishOutcome.STORED
@@ -563,24 +568,54 @@ class ClassicQueue(QueueRules):
     # -- the whole queue -------------------------------------------------------------------------------------------
 
     def clear(self, then: Tallied) -> None:
-        """See Queue."""
-        then(None, self.purge())
+        """See Queue: done when all of it is settled."""
+        count = self.ready.count
+        self._purge(lambda: then(None, count))
 
     def purge(self) -> int:
-        """Drop all ready messages. Returns how many there were."""
+        """Drop all ready messages. Returns how many there were; it may take slices until all of them are settled."""
         count = self.ready.count
+        self._purge(_do_nothing)
+        return int(count)
+
+    def _purge(self, then: Callable[[], None]) -> None:
         entries, pages = self.ready.clear()
         self.unconsumed += len(entries)
         for entry in entries:
             self.forget(entry)
+        unread: deque[Page] = deque()
         for page in pages:
-            self._forget_page(page)
-        return count
+            if self._has_gaps(page):
+                unread.append(page)
+            else:
+                self._forget_page(page)
+        if self._forget_some(unread):
+            self.background.add(partial(self._forget_more, unread, then))
+        else:
+            then()
+
+    def _forget_more(self, unread: deque[Page], then: Callable[[], None], now: int) -> bool:
+        """A slice of a purge: some of the pages that have to be read. Returns whether there are more."""
+        if self._forget_some(unread):
+            return True
+        then()
+        return False
+
+    def _forget_some(self, unread: deque[Page]) -> bool:
+        for _ in range(min(_PAGES_READ, len(unread))):
+            self._forget_page(unread.popleft())
+        return bool(unread)
+
+    def _has_gaps(self, page: Page) -> bool:
+        """Whether a page has to be read to be settled: sequences in between may be held by a consumer, or have another
+        priority."""
+        if not self.is_durable or not page.durable_count or self.is_deleted:
+            return False
+        return page.is_repacked or isinstance(self.ready, PriorityReady)
 
     def _forget_page(self, page: Page) -> None:
         if self.is_durable and page.durable_count and not self.is_deleted:
-            if page.is_repacked or isinstance(self.ready, PriorityReady):
-                # Sequences in between may be held by a consumer, or have another priority.
+            if self._has_gaps(page):
                 self.pager.load(self.queue_id, page)
                 self.store.append_settled(
                     self, [(entry.sequence, 1) for entry in page.entries(self.pager.addresses)]
@@ -708,3 +743,7 @@ class ClassicQueue(QueueRules):
         if entry.page is not None:
             self.pager.settle(self.queue_id, entry.page)
             entry.page = None
+
+
+def _do_nothing() -> None:
+    """Nobody waits for it."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
+from amqp_broker.auth.permissions import Action
 from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.leases.stream_reads import READS
 from amqp_broker.management.access import ADMINISTRATOR, LOOKING, PATIENT, Asker, least_tag
@@ -246,7 +247,7 @@ class System:
         return handler(request)
 
     def _send(self, channel: Channel, reply_to: str, facts: MessageFacts, octets: list[bytes]) -> None:
-        """Deliver an answer, in chunks, as a message to the default exchange."""
+        """Deliver an answer, in chunks, as a message to the default exchange, if the user may still publish there."""
         broker = self._broker
         correlation_id = facts.properties.correlation_id
         properties = _JSON_PROPERTIES
@@ -264,7 +265,7 @@ class System:
         consumer = broker.reply_consumers.find(reply_to)
         if consumer is not None:
             consumer.deliver_at_once(answer, False)
-        elif reply_to in channel.vhost.queues:
+        elif reply_to in channel.vhost.queues and channel.session.allows(Action.WRITE, ""):
             channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], now)
 
     # -- verbs -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from amqp_broker.server.driver cimport Driver
 from amqp_broker.server.system_calls cimport monotonic_time, receive_into, send_bytes
 
 cdef Py_ssize_t _NEWCOMER_READS, _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _GATED_READ_BYTES, _BULK_BYTES, _IMMEDIATE_TURN_BYTES
-cdef int _MSG_PEEK, _MSG_TRUNC, _ENDING, _OPEN, _OUTPUT
+cdef int _MSG_PEEK, _MSG_TRUNC, _CLOSING, _ENDING, _OPEN, _OUTPUT
 cdef double _LONG_S, _QUICK_S
 
 @cython.final
@@ -42,6 +42,8 @@ cdef class TcpTransport:
     cdef void _read_bulk(self, Py_ssize_t count, Py_ssize_t nbytes) except *
     @cython.locals(nbytes=Py_ssize_t)
     cdef void _discard(self) except *
+    @cython.locals(connection=Connection, has_to_hear=bint)
+    cdef void _hear_end(self) except *
     @cython.locals(driver=Driver)
     cdef Py_ssize_t _receive(self, Py_ssize_t count, Py_ssize_t most, int flags) except -1
     @cython.locals(driver=Driver, start=Py_ssize_t, nbytes=Py_ssize_t)

@@ -26,7 +26,7 @@ import cython
 from amqp_broker.connection.connection import Connection
 from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.reason import Reason
-from amqp_broker.flow.state import ENDING, OPEN
+from amqp_broker.flow.state import CLOSING, ENDING, OPEN
 from amqp_broker.server.driver import IMMEDIATE_TURN_BYTES
 from amqp_broker.server.system_calls import monotonic_time, receive_into, send_bytes
 from storage.errors import StorageError
@@ -57,6 +57,7 @@ _BULK_BYTES = 16 * 1024
 _LONG_S = 0.002
 _QUICK_S = 0.0005
 _IMMEDIATE_TURN_BYTES = IMMEDIATE_TURN_BYTES
+_CLOSING = CLOSING
 _ENDING = ENDING
 _OUTPUT = int(Reason.OUTPUT)
 _OPEN = OPEN
@@ -125,7 +126,7 @@ class TcpTransport:
 
     def on_readable(self) -> None:
         """Something has come. Who has just come, who is at the end, and who sends much may have to wait for others."""
-        if self.is_late:
+        if self.is_late or not self.is_reading:  # what TLS has announced may be of before a pause
             return
         if (self.is_bulky or self.connection.state != _OPEN) and self.driver.is_late():
             self._wait()
@@ -182,7 +183,7 @@ class TcpTransport:
             if may_wait and driver.is_late():
                 self._wait()
             else:
-                self._lose()
+                self._hear_end()
             return
         if nbytes >= _BULK_BYTES:
             self._read_bulk(count, nbytes)
@@ -220,9 +221,20 @@ class TcpTransport:
         except OSError:
             self._lose()
             return
-        if nbytes:
+        if not nbytes:
+            self._hear_end()
+
+    def _hear_end(self) -> None:
+        """The client has said all. That is its end when the node has handled what came before, and when it has been
+        told why it is closed, if it is; until then it is said again."""
+        connection = self.connection
+        has_to_hear = connection.state >= _CLOSING
+        if connection.is_parked or (has_to_hear and connection.is_dirty):
             return
-        if self.unsent:  # the client has said all, and has still to hear something
+        if self.tls is not None and not self.is_closing:
+            self.tls.end()
+            self.write([])
+        if has_to_hear and self.unsent:
             self._stop_reading()
             self.has_ended = True
         else:
@@ -248,11 +260,11 @@ class TcpTransport:
             try:
                 nbytes = tls.receive(self.socket, target)
             finally:
-                self.write([])  # what TLS itself has to say, such as a close_notify
+                self.write([])  # what TLS itself has to say
+                if tls.has_more:
+                    self.loop.call_soon(self.on_readable)
             if not cython.compiled:
                 driver.received = bytes(target[:nbytes])
-        if tls.has_more:
-            self.loop.call_soon(self.on_readable)
         return nbytes
 
     def _handle(self, length: int) -> bool:

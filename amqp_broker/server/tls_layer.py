@@ -52,7 +52,7 @@ class TlsLayer:
 
     def receive(self, client: socket.socket, target: memoryview) -> int:
         """Put what has come into `target`, with one recv(2) at most. Returns how many octets; 0 at the client's end,
-        which is answered with ours.
+        as often as it is called then.
 
         Raises BlockingIOError where nothing is whole yet, and OSError (ssl.SSLError is one).
         """
@@ -72,15 +72,12 @@ class TlsLayer:
                     self._incoming.write_eof()
                 continue
             except ssl.SSLError:
+                self.has_more = True  # the next read says it again
                 if not taken:
                     raise
-                self.has_more = True  # the next read says it again
                 return taken
             if not nbytes:
-                if taken:
-                    self.has_more = True
-                else:
-                    self.end()
+                self.has_more = True
                 return taken
             taken += int(nbytes)
         if not taken:

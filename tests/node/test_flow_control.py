@@ -7,6 +7,11 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from exchanges.registry import create_exchange
 from tests.node.node_driver import Client, NodeDriver, consume, declare, small_config
+from tests.node.one_slice import OneSlice
+
+#: So many clients wait for memory, and so many of them go on at once when there is some.
+SHORT = 100
+AT_ONCE = 32
 
 
 def deliveries(client: Client) -> int:
@@ -31,6 +36,34 @@ def test_deliveries_stop_at_the_output_limit_and_go_on_when_it_is_taken() -> Non
         driver.turn()
         total += deliveries(consumer)
     assert total == 20
+
+
+def test_who_has_waited_for_memory_gets_more_in_slices() -> None:
+    """One client holds nearly all of the memory, and many others hold the one message that each may."""
+    driver = NodeDriver(small_config(memory_budget_bytes=20_000))
+    hog = driver.client(1)
+    hog.send(1, declare("hog", durable=False), consume("hog"))
+    for _ in range(2):
+        hog.publish(1, "hog", bytes(20_100), persistent=False)
+    driver.settle()
+    consumers = [driver.client(1) for _ in range(SHORT)]
+    for number, consumer in enumerate(consumers):
+        consumer.send(1, declare(f"q{number}", durable=False), consume(f"q{number}"))
+        for _ in range(2):
+            consumer.publish(1, f"q{number}", b"x", persistent=False)
+    driver.settle()
+    assert sum(map(deliveries, consumers)) == SHORT
+    hog.send(1, methods.BasicAck(0, True))
+    driver.settle()
+    driver.node.background.set_pace(OneSlice())
+    driver.now += 1000
+    driver.node.tick(driver.now)
+    fed: list[int] = []
+    while driver.node.background.jobs or not fed:
+        driver.turn()
+        fed.append(sum(map(deliveries, consumers)))
+    assert sum(fed) == SHORT
+    assert max(fed) <= AT_ONCE
 
 
 def test_a_full_transport_gets_no_deliveries_until_it_is_writable() -> None:

@@ -14,6 +14,7 @@ from tests.node.node_driver import Client, NodeDriver, consume, declare, small_c
 from tests.node.one_slice import OneSlice
 
 COUNT = 200
+EXPIRES_MS = 60_000
 BINDINGS = 400
 AT_ONCE = 16
 
@@ -82,6 +83,42 @@ def test_they_go_a_few_in_a_turn(is_exclusive: bool) -> None:
         driver.turn()
         assert left - AT_ONCE <= len(queues(driver)) < left
         left = len(queues(driver))
+
+
+def idle_queues(driver: NodeDriver) -> Client:
+    """So many queues that nobody uses, and that expire at the same time; it has come."""
+    client = driver.client(1)
+    client.send(1, *[declare(f"q{n}", durable=False, x_expires=EXPIRES_MS) for n in range(COUNT)])
+    driver.settle()
+    client.take()
+    driver.node.background.set_pace(OneSlice())
+    driver.now += EXPIRES_MS
+    driver.node.tick(driver.now)
+    return client
+
+
+def test_those_that_expire_at_the_same_time_go_a_few_in_a_turn() -> None:
+    driver = NodeDriver(small_config(max_turn_copies=10**9))
+    idle_queues(driver)
+    left = len(queues(driver))
+    assert left == COUNT
+    while left:
+        driver.turn()
+        assert left - AT_ONCE <= len(queues(driver)) < left
+        left = len(queues(driver))
+    assert not driver.node.background.jobs
+
+
+def test_who_uses_one_that_is_about_to_go_keeps_it() -> None:
+    driver = NodeDriver(small_config(max_turn_copies=10**9))
+    client = idle_queues(driver)
+    client.send(1, consume(f"q{COUNT - 1}"), methods.QueueDelete(0, f"q{COUNT - 2}", False, False, False))
+    client.send(1, declare(f"q{COUNT - 2}", durable=False))
+    while driver.node.background.jobs:
+        driver.turn()
+    assert client.names() == ["basic.consume-ok", "queue.delete-ok", "queue.declare-ok"]
+    driver.wait(EXPIRES_MS)
+    assert list(queues(driver)) == [f"q{COUNT - 1}", f"q{COUNT - 2}"]
 
 
 @pytest.mark.parametrize("is_exclusive", [True, False], ids=["exclusive", "auto-delete"])

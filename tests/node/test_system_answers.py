@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -12,15 +11,15 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets
+from tests.node.one_slice import OneSlice
 from tests.simulation.settings import USER
 
 VERBS = ["statistics", "no such verb", "lease.stat", "txn.begin"]
 MAY_WRITE = [("", False), ("^orders$", False), ("^amq\\.default$", True), (".*", True)]
 
 
-def ask(client: Client, verb: str, reply_to: str) -> None:
+def ask(client: Client, verb: str, reply_to: str, body: bytes = b'{"queue": "victim"}') -> None:
     section = encode_properties({"reply_to": reply_to})
-    body = json.dumps({"queue": "victim"}).encode()
     octets = encode_method_frame(1, methods.BasicPublish(0, "amq.system", verb, False, False))
     octets += frame_octets(2, 1, b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + section)
     client.send_octets(octets + frame_octets(3, 1, body))
@@ -53,6 +52,23 @@ def test_a_queue_as_reply_to(verb: str, write: str, may: bool, in_transaction: b
     assert driver.queue("victim").message_count() == may
     if not may:
         assert closes[0].reply_text.startswith("ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/'")
+
+
+def test_who_may_not_publish_any_more_when_the_answer_is_there() -> None:
+    """It is long, and the permission is taken away meanwhile."""
+    driver, client = prepared(".*")
+    client.send(1, *[declare(f"q{number}", durable=False) for number in range(100)])
+    driver.settle()
+    client.take()
+    driver.node.background.set_pace(OneSlice())
+    ask(client, "queue.list", "victim", b'{"vhost": "/"}')
+    driver.turn()
+    assert driver.node.background.jobs, "it takes many slices"
+    driver.node.broker.propose(commands.set_permission(USER, "/", ".*", "", ".*"))
+    while driver.node.background.jobs:
+        driver.settle()
+    assert client.names() == []
+    assert driver.queue("victim").message_count() == 0
 
 
 @pytest.mark.parametrize("verb", VERBS)

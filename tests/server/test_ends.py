@@ -12,7 +12,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
-from tests.fuzz.harness import on_channel
+from tests.fuzz.harness import handshake, on_channel
 from tests.robustness.broker import Broker, frames_of
 
 CLOSE = on_channel(0, m.ConnectionClose(200, "bye"))
@@ -115,6 +115,29 @@ def test_our_close_arrives_whatever_is_on_its_way(broker: Broker, octets: bytes,
     transport.sendall(on_channel(0, m.ConnectionCloseOk()))
     transport.settimeout(10)
     assert transport.recv(1) == b""
+
+
+def test_our_close_arrives_behind_what_was_not_read(broker: Broker) -> None:
+    """A client that reads nothing for a while has said all: it is still told why it is closed."""
+    transport = broker.socket()
+    transport.sendall(handshake() + on_channel(1, m.ChannelOpen(), m.QueueDeclare(queue="unread")))
+    frames_of(transport, until=5)
+    with broker.connect() as client, client.channel() as channel:
+        for _ in range(200):
+            channel.publish("", "unread", bytes(100_000))
+        # So many that more is unsent than the kernel takes, and less than makes the broker stop reading.
+        transport.sendall(on_channel(1, m.BasicConsume(queue="unread", no_ack=True)))
+        while channel.call(m.QueueDeclare(queue="unread", passive=True)).message_count == 200:
+            pass
+    transport.sendall(on_channel(7, m.BasicQos(0, 1, False)))
+    transport.shutdown(socket.SHUT_WR)
+    while "expected 'channel.open'" not in broker.log_text():
+        pass
+    broker.statistics()
+    *_, (_, payload) = frames_of(transport, 10)
+    close = m.decode_method(payload)
+    assert isinstance(close, m.ConnectionClose)
+    assert close.reply_code == 504
 
 
 def start_ok(password: str, **capabilities: bool) -> bytes:

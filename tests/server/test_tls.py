@@ -13,7 +13,9 @@ import trustme
 
 import amqp_broker
 from amqp_broker.client import Connection
+from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.frames import FrameParser
 from tests.fuzz.harness import handshake, on_channel
 from tests.robustness.broker import frames_of
 
@@ -178,3 +180,83 @@ def test_a_client_that_says_goodbye_hears_one(place: Place) -> None:
     """Its close_notify is answered."""
     transport = _raw(place)
     transport.unwrap().close()
+
+
+class Hasty:
+    """A client over TLS that says a last word and its goodbye in one go, and reads until the broker has said all."""
+
+    def __init__(self, place: Place) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", place.port), timeout=30)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._records = place.context().wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+        while not self._is_done():
+            self._send()
+            self._incoming.write(self._socket.recv(65536))
+        self._records.write(handshake() + on_channel(1, m.ChannelOpen()))
+        self._send()
+        self._heard = b""
+        while len(self.methods()) < 4:
+            self._incoming.write(self._socket.recv(65536))
+            self._read()
+
+    def _is_done(self) -> bool:
+        try:
+            self._records.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def _send(self) -> None:
+        self._socket.sendall(self._outgoing.read())
+
+    def _read(self) -> bool:
+        """Whether the broker has said all."""
+        try:
+            while octets := self._records.read(65536):
+                self._heard += octets
+        except ssl.SSLWantReadError:
+            return False
+        except ssl.SSLZeroReturnError:
+            pass
+        return True
+
+    def methods(self) -> list[m.Method]:
+        """All that it has heard."""
+        frames = FrameParser(131072).receive_data(self._heard)
+        return [m.decode_method(frame.payload) for frame in frames if frame.type == c.FRAME_METHOD]
+
+    def leave(self, octets: bytes) -> list[m.Method]:
+        """Returns what the broker says to that, until its own goodbye."""
+        before = len(self.methods())
+        self._records.write(octets)
+        with pytest.raises(ssl.SSLWantReadError):
+            self._records.unwrap()
+        self._send()
+        while not self._read():
+            octets = self._socket.recv(65536)
+            assert octets, "the transport ended without a goodbye"
+            self._incoming.write(octets)
+        self._socket.close()
+        return self.methods()[before:]
+
+
+def test_a_goodbye_does_not_overtake_the_answer_to_a_close(place: Place) -> None:
+    (answer,) = Hasty(place).leave(on_channel(0, m.ConnectionClose(200, "bye")))
+    assert isinstance(answer, m.ConnectionCloseOk)
+
+
+def test_a_goodbye_does_not_overtake_our_close(place: Place) -> None:
+    (close,) = Hasty(place).leave(on_channel(9, m.BasicQos(0, 1, False)))
+    assert isinstance(close, m.ConnectionClose)
+    assert close.reply_code == 504
+
+
+def test_a_goodbye_does_not_overtake_what_waits_for_the_disk(place: Place) -> None:
+    """The messages stand behind a declaration that is answered later, and are published all the same."""
+    octets = on_channel(1, m.QueueDeclare(queue="behind", durable=True))
+    octets += on_channel(1, *[(m.BasicPublish(0, "", "behind"), b"\x00\x00", b"x")] * 100)
+    octets += on_channel(0, m.ConnectionClose(200, "bye"))
+    answers = Hasty(place).leave(octets)
+    assert [type(answer) for answer in answers] == [m.QueueDeclareOk, m.ConnectionCloseOk]
+    with Connection.open(place.broker.url) as connection, connection.channel() as channel:
+        assert channel.call(m.QueueDelete(queue="behind")).message_count == 100

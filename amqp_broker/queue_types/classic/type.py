@@ -43,7 +43,7 @@ class ClassicType(QueueType):
 
     def __init__(self, host: TypeHost) -> None:
         super().__init__(host)
-        self._unused = UnusedQueues(host.timers, host.remove_queue)
+        self._unused = UnusedQueues(host.timers, host.background, host.remove_queue)
 
     @classmethod
     def read(cls, arguments: Mapping[str, object]) -> QueueArguments:
