@@ -32,7 +32,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 #: What has tests of half a minute and more, the longest first: at the end of a parallel run one worker would go on
 #: alone. Before them xdist begins the groups, those of many tests first.
-_LONGEST = ("tests/chaos", "tests/upgrade", "tests/kill", "tests/cluster_simulation", "tests/packaging", "tests/docs")
+_LONGEST = (
+    "tests/chaos", "tests/upgrade", "tests/server", "tests/kill", "tests/moving", "tests/cluster_simulation",
+    "tests/packaging", "tests/docs",
+)  # fmt: skip
 
 
 @pytest.hookimpl(trylast=True)
