@@ -19,7 +19,7 @@ from interop_tests.broker_under_test import (
     restartable_broker,
 )
 from interop_tests.cut_line import CutLine
-from interop_tests.java_program import JavaProgram, build
+from interop_tests.java_program import QUICK, JavaProgram, build
 
 Named = Callable[[str], str]
 
@@ -41,7 +41,7 @@ def java_program(tmp_path_factory: pytest.TempPathFactory) -> JavaProgram:
 
     def made(source: str, main: str) -> list[str]:
         target = build(source, tmp_path_factory.mktemp("java") / source)
-        return ["java", "-Xmx256m", "-cp", f"{target}/classes:{target}/dependency/*", main]
+        return ["java", "-Xmx256m", *QUICK, "-cp", f"{target}/classes:{target}/dependency/*", main]
 
     return made
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 import amqp_broker  # noqa: F401 - its import installs the hook for plain modules, if that is asked for
-from tests.example_counts import examples
+from tests.example_counts import examples, some
 
 settings.register_profile("shared cores", deadline=None, max_examples=examples(100))
 settings.load_profile("shared cores")
@@ -32,13 +32,17 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 #: What has tests of half a minute and more, the longest first: at the end of a parallel run one worker would go on
 #: alone. Before them xdist begins the groups, those of many tests first.
-_LONGEST = ("tests/chaos", "tests/upgrade", "tests/kill", "tests/cluster_simulation", "tests/packaging", "tests/docs")
+_LONGEST = (
+    "tests/chaos", "tests/upgrade", "tests/server", "tests/kill", "tests/moving", "tests/cluster_simulation",
+    "tests/packaging", "tests/docs",
+)  # fmt: skip
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes long comes first, and what is for one worker of a parallel run goes to one: pytest 9.2 ignores what
     xdist 3.8 adds to the name of a test, and then each worker starts its own Java."""
+    _leave_out(config, items)
     if not getattr(config.option, "loadgroup", False):
         return
     ranks = {folder: rank for rank, folder in enumerate(_LONGEST)}
@@ -49,6 +53,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 f"pytest {pytest.__version__} does not let pytest-xdist keep the group of {item.nodeid} in one worker: "
                 "install pytest<9.2, or run without --dist loadgroup"
             )
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a test with many cases some are run, where that is enough (example_counts.py)."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for each in cases.values() for item in some(each)}
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = [item for item in items if item in kept]
 
 
 _REPR = re.compile(r"\b[A-Z][a-z]\w*\((?:\w+=|['\"])")

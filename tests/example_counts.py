@@ -1,17 +1,30 @@
-"""How many examples a property is tried with.
+"""How many examples a property is tried with, and how many of a test's cases are run.
 
 Without the compiled modules the source is the same, and has been tried with all of them: there a part is enough to see
-whether the two forms differ.
+whether the two forms differ. The same holds for the cases of a test, where AMQP_BROKER_FEW_CASES=1 says so: `make test`
+does, `make test-plain` runs them all.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 IS_PLAIN = os.environ.get("AMQP_BROKER_PLAIN") == "1"
-_PART, _LEAST = 5, 10
+_PART, _LEAST, _LEAST_CASES = 5, 10, 5
 
 
 def examples(count: int) -> int:
     """So many of `count`."""
     return max(count // _PART, min(count, _LEAST)) if IS_PLAIN else count
+
+
+def some(cases: Sequence[T]) -> list[T]:
+    """Those of a test's cases that are run, from the first to the last: what is alike stands together."""
+    if os.environ.get("AMQP_BROKER_FEW_CASES") != "1":
+        return list(cases)
+    count = max(len(cases) // _PART, min(len(cases), _LEAST_CASES))
+    return [cases[number * len(cases) // count] for number in range(count)]

@@ -58,15 +58,24 @@ def start(history: History, what: str, work: Coroutine[Any, Any, None]) -> async
 class Publisher:
     """Lanes on one session. Lane numbers begin with `first_lane`; they name messages, so they are unique in a round.
 
-    timeout_s: a confirm that takes longer is not awaited any more, and the message is published again.
+    timeout_s: a confirm that takes longer is not awaited any more, and the message is published again. leisure: a lane
+    rests so many times REST_S between two messages.
     """
 
     def __init__(
-        self, session: Session, history: History, queues: Sequence[str], first_lane: int, timeout_s: float, seed: float
+        self,
+        session: Session,
+        history: History,
+        queues: Sequence[str],
+        first_lane: int,
+        timeout_s: float,
+        seed: float,
+        leisure: float = 1.0,
     ) -> None:
         self._session = session
         self._history = history
         self._timeout_s = timeout_s
+        self._rest_s = leisure * REST_S
         self._is_stopping = False
         name = f"publisher on {session.node.name}"
         self._tasks = [
@@ -96,7 +105,7 @@ class Publisher:
             messages = [(lane, number + each) for each in range(count)]
             number += count
             await asyncio.gather(*(self._publish(message, queue) for message in messages))
-            await pause(chance.uniform(0.5, 1.5) * REST_S)
+            await pause(chance.uniform(0.5, 1.5) * self._rest_s)
 
     async def _publish(self, message: MessageId, queue: str) -> None:
         """Publish a message until it is confirmed."""

@@ -72,7 +72,13 @@ class Workload:
     """All clients of a round."""
 
     def __init__(
-        self, cluster: Cluster, history: History, log: LockLog, streams: StreamLedger | None, chance: Random
+        self,
+        cluster: Cluster,
+        history: History,
+        log: LockLog,
+        streams: StreamLedger | None,
+        chance: Random,
+        leisure: float = 1.0,
     ) -> None:
         self._cluster = cluster
         self._history = history
@@ -85,9 +91,9 @@ class Workload:
         for index, node in enumerate(nodes):
             first = 100 * (index + 1)
             self._publishers += [
-                Publisher(RobustSession(node), history, quorum, first, IMPATIENT_S, chance.random()),
-                Publisher(PlainSession(node), history, quorum, first + 20, PATIENT_S, chance.random()),
-                Publisher(PlainSession(node), history, classic, first + 40, PATIENT_S, chance.random()),
+                Publisher(RobustSession(node), history, quorum, first, IMPATIENT_S, chance.random(), leisure),
+                Publisher(PlainSession(node), history, quorum, first + 20, PATIENT_S, chance.random(), leisure),
+                Publisher(PlainSession(node), history, classic, first + 40, PATIENT_S, chance.random(), leisure),
             ]
             for number, queue in enumerate(quorum):
                 is_robust = (number + index) % 2 == 0
@@ -100,7 +106,7 @@ class Workload:
             )
         self._holders = LockHolders(nodes, LOCKS, log, history, Random(chance.random()))
         seed = Random(chance.random())
-        self._streams = [] if streams is None else [StreamClients(nodes, streams, history, seed)]
+        self._streams = [] if streams is None else [StreamClients(nodes, streams, history, seed, leisure)]
 
     async def check_streams(self, node: str) -> None:
         """When nobody publishes any more and all is calm: as this node reads them."""
@@ -133,8 +139,8 @@ class Workload:
 
 
 class Campaign:
-    """Rounds on one cluster. `outage_limit_s`: writes may stop for so long when one node fails, seconds. streams: what
-    is known of them, over all rounds."""
+    """Rounds on one cluster. `outage_limit_s`: writes may stop for so long when one node fails, seconds. leisure: who
+    publishes rests so many times as long as in a campaign. streams: what is known of them, over all rounds."""
 
     def __init__(
         self,
@@ -143,6 +149,7 @@ class Campaign:
         chance: Random,
         outage_limit_s: float = OUTAGE_LIMIT_S,
         has_streams: bool = True,
+        leisure: float = 1.0,
     ) -> None:
         self._cluster = cluster
         self._outage_limit_s = outage_limit_s
@@ -150,6 +157,7 @@ class Campaign:
         self._chance = chance
         self.streams = StreamLedger(print)
         self._has_streams = has_streams
+        self._leisure = leisure
 
     async def prepare(self) -> None:
         """Declare everything."""
@@ -174,7 +182,7 @@ class Campaign:
         log = LockLog()
         self.streams.violated = history.violated
         streams = self.streams if self._has_streams else None
-        workload = Workload(self._cluster, history, log, streams, self._chance)
+        workload = Workload(self._cluster, history, log, streams, self._chance, self._leisure)
         calm_since = drained_at = inf
         present: list[tuple[str, int]] = []
         done.is_over = await self._make_faults(done, kinds, seconds, workload, history)

@@ -41,9 +41,12 @@ ARGUMENTS: dict[str, dict[str, str | int]] = {
 
 
 class StreamClients:
-    """Of one round, on all nodes."""
+    """Of one round, on all nodes. leisure: producers rest so many times _REST_S."""
 
-    def __init__(self, nodes: Sequence[Node], ledger: StreamLedger, history: History, chance: Random) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], ledger: StreamLedger, history: History, chance: Random, leisure: float = 1.0
+    ) -> None:
+        self._rest_s = leisure * _REST_S
         self._ledger = ledger
         self._history = history
         self._is_stopping = False
@@ -92,7 +95,7 @@ class StreamClients:
                 await session.close()
                 session = PlainSession(node)
                 await pause(_RETRY_S)
-            await pause(chance.uniform(0.5, 1.5) * _REST_S)
+            await pause(chance.uniform(0.5, 1.5) * self._rest_s)
         await session.close()
 
     async def _publish(self, channel: AbstractChannel, name: str, number: int, stream: str) -> None:

@@ -21,7 +21,7 @@ import pytest
 from tests.cluster_simulation.weather_kinds import KINDS, DenseWeather
 from tests.simulation.state import Violation
 
-SEEDS = 60
+SEEDS = 40
 MANY_SEEDS = 2000
 SECONDS = 2.0
 #: In dense weather, as in its campaigns.

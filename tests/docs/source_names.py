@@ -9,7 +9,10 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+
+from tests.house.sources import tree_of
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -36,8 +39,10 @@ class SourceNames:
         return any(self.has_member(base, member) for base in self.bases.get(class_name, ()))
 
 
+@cache
 def read_sources() -> SourceNames:
-    """The names in all packages."""
+    """The names in all packages. Read once a process; what looks at them belongs to the worker of a parallel run that
+    has the rules of the house, which parses the same files: `xdist_group("house")`."""
     names = SourceNames()
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -46,7 +51,7 @@ def read_sources() -> SourceNames:
 
 
 def _read(names: SourceNames, path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     module = path.parent.name if path.stem == "__init__" else path.stem
     functions = names.functions.setdefault(module, set())
     for statement in tree.body:

@@ -8,11 +8,12 @@ import pytest
 
 from tests.docs.source_names import DOCS, PACKAGES, ROOT, SourceNames, read_sources
 
+pytestmark = pytest.mark.xdist_group("house")  # see read_sources
 _ROW = re.compile(r"^\| ([a-z][\w -]*) \| (.+) \| (.+) \|$", re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def sources() -> SourceNames:
     return read_sources()
 

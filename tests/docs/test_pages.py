@@ -16,8 +16,9 @@ from amqp_broker.node import PARTS
 from amqp_broker.protocol import methods
 from amqp_broker.settings.config import SETTINGS_BY_KEY
 from tests.docs.operations_page import LOGGERS
-from tests.docs.source_names import DOCS, ROOT, SourceNames, code_of, read_sources
+from tests.docs.source_names import DOCS, ROOT, code_of, read_sources
 
+pytestmark = pytest.mark.xdist_group("house")  # see read_sources
 #: These two are written by programs, from what exists.
 GENERATED = ("compatibility.md", "configuration.md")
 PAGES = sorted(path for path in DOCS.rglob("*.md") if path.name not in GENERATED)
@@ -52,16 +53,12 @@ def name_of(path: Path) -> str:
 
 
 @cache
-def sources() -> SourceNames:
-    return read_sources()
-
-
-def verbs() -> list[str]:
+def verbs() -> tuple[str, ...]:
     """The verbs of amq.system."""
     folder = ROOT / "amqp_broker" / "management"
     files = [*sorted(folder.glob("*.py")), folder / "objects" / "pages.py"]
     text = "".join(file.read_text(encoding="utf-8") for file in files)
-    return re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE)
+    return tuple(re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE))
 
 
 def is_known(left: str, right: str) -> bool:
@@ -73,14 +70,14 @@ def is_known(left: str, right: str) -> bool:
         or name in COMMANDS
         or name in FOREIGN
         or right in _SUFFIXES
-        or right in sources().functions.get(left, ())
+        or right in read_sources().functions.get(left, ())
         or name in (*LOGGERS, *PARTS)
         or (left == "amqp_broker" and (ROOT / "amqp_broker" / right).is_dir())
         or (ROOT / left / f"{right}.py").is_file()
         or (left == "tests" and (ROOT / "tests" / right / "__main__.py").is_file())
         or (left == "benchmarks" and (ROOT / "benchmarks" / f"{right}.py").is_file())
         or (left == "amqp_broker" and right in ("running", "running_cluster", "system_client"))
-        or (left in VARIABLES and sources().has_member(VARIABLES[left], right))
+        or (left in VARIABLES and read_sources().has_member(VARIABLES[left], right))
         or left == "amq"
     )
 
@@ -88,8 +85,8 @@ def is_known(left: str, right: str) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_member_that_a_page_names_exists(page: Path) -> None:
     found = _MEMBER.findall(page.read_text(encoding="utf-8"))
-    names = [(left, right) for left, right in found if left in sources().members]
-    missing = [f"{left}.{right}" for left, right in names if not sources().has_member(left, right)]
+    names = [(left, right) for left, right in found if left in read_sources().members]
+    missing = [f"{left}.{right}" for left, right in names if not read_sources().has_member(left, right)]
     assert not missing, f"{page.name} names what is not there: {', '.join(missing)}"
 
 
@@ -120,7 +117,7 @@ def test_every_setting_and_field_that_operations_names_exists() -> None:
         for code in code_of((DOCS / "operations.md").read_text(encoding="utf-8"))
         for word in re.findall(r"(?<![\w.-])[a-z]+(?:_[a-z]+)+(?![\w.-])", code)
     }
-    known = sources().words | set(SETTINGS_BY_KEY) | FOREIGN
+    known = read_sources().words | set(SETTINGS_BY_KEY) | FOREIGN
     unknown = sorted(word for word in words if word not in known and f"is_{word}" not in known)
     assert not unknown, f"operations.md: {', '.join(unknown)}"
     assert len(words & set(SETTINGS_BY_KEY)) > 20

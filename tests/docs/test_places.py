@@ -18,8 +18,10 @@ import pytest
 from amqp_broker import node
 from tests.docs.blocks import blocks_of
 from tests.docs.source_names import DOCS, ROOT, read_sources
+from tests.house.sources import tree_of
 from tests.house.test_circles import ROOMS
 
+pytestmark = pytest.mark.xdist_group("house")  # see read_sources
 FLOWS = DOCS / "flows.md"
 ARCHITECTURE = DOCS / "architecture.md"
 PAGES = (ARCHITECTURE, FLOWS)
@@ -40,7 +42,7 @@ def path_of(file: str) -> Path | None:
 def defined_in(path: Path) -> frozenset[str]:
     """Functions, classes, and methods and properties of classes with the class in front: what this file itself has."""
     found: set[str] = set()
-    for each in ast.parse(path.read_text(encoding="utf-8")).body:
+    for each in tree_of(path).body:
         if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(each.name)
         elif isinstance(each, ast.Assign | ast.AnnAssign):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 import timeit
 from collections.abc import Callable
 from typing import Any
@@ -182,5 +183,5 @@ def test_a_declare_is_decoded_in_a_few_microseconds() -> None:
     payload = m.encode_method(
         m.QueueDeclare(queue="orders", durable=True, arguments=Table({"x-max-length": 5}))
     )
-    best = min(timeit.repeat(lambda: m.decode_method(payload), number=1000, repeat=5)) / 1000
+    best = min(timeit.repeat(lambda: m.decode_method(payload), number=1000, repeat=5, timer=time.process_time)) / 1000
     assert best < 40e-6

@@ -18,6 +18,8 @@ from amqp_broker.system_client import SystemClient
 
 PATIENCE_S = 120.0
 LOOK_S = 0.05
+#: Between two messages of a publisher: what is looked at is how the broker gets on, and it shares the processors.
+REST_S = 0.03
 CLASSIC = ("c0", "c1", "c2", "c3")
 LASTING = {"x-queue-type": "quorum"}
 STREAM = {"x-queue-type": "stream"}
@@ -36,6 +38,11 @@ async def look_again(changed: asyncio.Event | None = None) -> None:
         await asyncio.wait_for((changed or asyncio.Event()).wait(), LOOK_S)
     if changed is not None:
         changed.clear()
+
+
+async def rest() -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), REST_S)
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
@@ -77,6 +84,7 @@ class Publisher:
                         message = aio_pika.Message(next(bodies), delivery_mode=2)
                         if await channel.default_exchange.publish(message, self.queue, timeout=5):
                             self.confirmed.append(message.body)
+                        await rest()
             await look_again()
 
     async def gets_on(self, why: str, more: int = 10) -> None:

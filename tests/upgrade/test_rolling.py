@@ -28,6 +28,9 @@ LONG = (
 LIMIT_S = 400.0
 #: Other tests share the processors, and the earlier version is not compiled.
 OUTAGE_LIMIT_S = 15.0
+#: So many times as long as in a campaign of faults do clients rest: else they and nodes that are not compiled have the
+#: processors to themselves.
+LEISURE = 6.0
 #: All that a client may meet: its connection ends when its node does, and takes what is on it along.
 RECONNECTS = {
     "AMQPConnectionError", "AMQPError", "ConnectionClosed", "ConnectionError", "ConnectionRefusedError",
@@ -48,7 +51,8 @@ async def _roll(tmp_path: Path, steps: tuple[Step, ...], commit: str = LEVEL_1, 
     try:
         await cluster.start()
         scene = Rolling(cluster, earlier, Program(flags=(*Program.flags, *flags)))
-        campaign = Campaign(cluster, scene, chance, OUTAGE_LIMIT_S, has_streams=commit is not LEVEL_1)
+        has_streams = commit is not LEVEL_1
+        campaign = Campaign(cluster, scene, chance, OUTAGE_LIMIT_S, has_streams, LEISURE)
         await campaign.prepare()
         try:
             async with asyncio.timeout(LIMIT_S):

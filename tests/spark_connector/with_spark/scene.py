@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
@@ -19,6 +20,8 @@ from spark_connector.options import Options
 from spark_connector.service import Service
 
 PATIENCE_S = 300
+#: Between two looks, each of which is work for Spark or the broker.
+LOOK_S = 0.1
 
 
 class Scene:
@@ -118,6 +121,7 @@ class Scene:
             failed = [query.exception() for query in self._queries if not query.isActive and query.exception()]
             assert not failed, failed
             assert time.monotonic() - begin < seconds, f"not in {seconds} s"
+            Event().wait(LOOK_S)
         return time.monotonic() - begin
 
     def close(self) -> None:
