@@ -47,9 +47,10 @@ def send(processes: list[int], number: signal.Signals) -> None:
 
 
 def kill_session(session: int) -> None:
-    """SIGKILL for all of a node at once, its supervisor first, so that nobody is started again. Returns when none
-    runs."""
-    running = [session, *processes_in(session)]
+    """SIGKILL for all of a node at once. Returns when none runs. Its supervisor stands still meanwhile, which starts
+    nobody again, and is the last, as the others would leave in peace without it."""
+    send([session], signal.SIGSTOP)
+    running = [*(each for each in processes_in(session) if each != session), session]
     while running:
         send(running, signal.SIGKILL)
         wait_until_gone(running)
