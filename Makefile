@@ -122,8 +122,8 @@ interop: setup $(VENV)/tools.stamp ## stock clients against this broker, or agai
 kill-test: setup $(VENV)/tools.stamp ## kill -9 under load, many rounds, and the other tests that take minutes
 	@$(PY) -m pytest tests $(wildcard interop_tests) -m long $(PYTEST_ARGS)
 
-chaos: setup $(VENV)/tools.stamp ## three nodes, real clients, faults (ROUNDS=30 SEED=1, ARGS="--report docs/chaos.md")
-	@exec $(PY) -m tests.chaos --rounds $(or $(ROUNDS),30) --seed $(or $(SEED),1) $(ARGS)
+chaos: setup $(VENV)/tools.stamp ## three nodes, real clients, faults (ROUNDS=30 SEED=1 WORKERS=1, ARGS="--report docs/chaos.md")
+	@exec $(PY) -m tests.chaos --rounds $(or $(ROUNDS),30) --seed $(or $(SEED),1) --workers $(or $(WORKERS),1) $(ARGS)
 
 spark-setup: setup $(VENV)/spark.stamp ## put Spark, and Java where there is none, into .venv
 

@@ -18,6 +18,8 @@ Invariants:
 6. A worker that is the bottleneck (bottleneck.py) hears of it, and says what makes its work.
 7. A link of another node goes to the worker that it looks for, from when worker 0 listens (cluster_door.py).
 8. A node that is no member any more ends with the status of its worker 0.
+9. What a SIGHUP has had read again, a worker that starts later has read again, too.
+10. A worker whose folder is gone is not started: the node does not start, or stops.
 """
 
 from __future__ import annotations
@@ -62,9 +64,18 @@ from amqp_broker.server.worker import (
     WORD,
     Seat,
 )
-from amqp_broker.server.workers_file import folder_of, read_workers, write_workers
+from amqp_broker.server.workers_file import (
+    WORKERS_FILE,
+    folder_of,
+    has_lost_folder,
+    read_begun,
+    read_workers,
+    why_lost,
+    write_workers,
+)
 from amqp_broker.settings.kinds import AUTO, MIB, Address
 from amqp_broker.settings.workers import worker_name
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,6 +184,7 @@ class Supervisor:
         self._is_worker = False
         self._is_stopping = False
         self._is_serving = False
+        self._is_to_reload = False
         self._status = 0
         self._stop_by = 0.0
         self._looked_at = time.monotonic()
@@ -185,7 +197,8 @@ class Supervisor:
         self._plain = bind_all(config.listen, "--listen")
         self._secure = bind_all(config.tls_listen, "--tls-listen")
         self._management = ManagementProcess(config)
-        known = read_workers(config.data_dir)
+        known, self._begun = read_workers(config.data_dir), {*read_begun(config.data_dir)}
+        self._look_for_folders(known)
         numbers = sorted({*range(self._count), *known})
         self._links = bind_all(_LOOPBACK * len(numbers), "--workers")
         for each in self._links:
@@ -196,6 +209,14 @@ class Supervisor:
         for each in (self._wakes, self._woken):
             each.setblocking(False)
         self._handlers: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+
+    def _look_for_folders(self, known: list[int]) -> None:
+        for number in known:
+            if number in self._begun and has_lost_folder(self._config.data_dir, number):
+                if not self._config.recover:
+                    raise StorageError(why_lost(self._config.data_dir, number))
+                log.warning("worker %d has lost its folder, and what its queues held: it begins anew", number)
+                self._begun.discard(number)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -236,6 +257,7 @@ class Supervisor:
         with suppress(BlockingIOError):
             for number in self._wakes.recv(_MOST_OCTETS):
                 if number == signal.SIGHUP:
+                    self._is_to_reload = True
                     for worker in self._running():
                         if worker.is_ready:  # who is not has no handler yet, and would die of it
                             os.kill(worker.process_id, signal.SIGHUP)
@@ -264,6 +286,10 @@ class Supervisor:
         return None
 
     def _start(self, worker: Worker) -> Seat | None:
+        if worker.number in self._begun and has_lost_folder(self._config.data_dir, worker.number):
+            log.critical("%s; the node stops", why_lost(self._config.data_dir, worker.number))
+            self._stop(1)
+            return None
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
@@ -396,6 +422,11 @@ class Supervisor:
 
     def _ready(self, worker: Worker, name: str) -> None:
         worker.is_ready = True
+        if self._is_to_reload:
+            os.kill(worker.process_id, signal.SIGHUP)
+        if worker.number and worker.number not in self._begun:
+            self._begun.add(worker.number)
+            self._write_workers()
         if worker.number == 0 and not any(each.is_running for each in self.workers.values() if each.number):
             self._start_others(name)
         if self._is_serving:
@@ -412,11 +443,20 @@ class Supervisor:
         """Worker 0 has its folder, and knows how the node is called."""
         self._node = name
         others = [number for number in self.workers if number]
-        write_workers(self._config.data_dir, others)
+        write_workers(self._config.data_dir, others, self._begun)
         for number in others:
             worker = self.workers[number]
             if not worker.is_running and not worker.is_empty:
                 worker.start_at = time.monotonic()
+
+    def _write_workers(self) -> bool:
+        """Whether it is on the disk."""
+        try:
+            write_workers(self._config.data_dir, [number for number in self.workers if number], self._begun)
+        except OSError as error:
+            log.error("%s cannot be written: %s", self._config.data_dir / WORKERS_FILE, error.strerror)
+            return False
+        return True
 
     def _ended(self, worker: Worker) -> None:
         """Its process is gone."""
@@ -433,6 +473,8 @@ class Supervisor:
         if worker.is_empty and code == 0 and not self._is_stopping:
             self._remove(worker)
         elif self._is_stopping:
+            if code not in (0, -signal.SIGTERM):
+                log.error("worker %d %s while the node stopped", worker.number, _how(code))
             self._status = self._status or (code if code >= 0 else int(-code != signal.SIGTERM))
             if worker.number and not any(each.is_running for each in self.workers.values() if each.number):
                 self._stop_worker(self.workers[0])
@@ -446,7 +488,7 @@ class Supervisor:
         worker.deaths.append(now)
         while now - worker.deaths[0] > DEATHS_S:
             worker.deaths.popleft()
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        how = _how(code)
         if len(worker.deaths) >= MOST_DEATHS:
             folder = folder_of(self._config.data_dir, worker.number)
             log.critical(
@@ -465,11 +507,10 @@ class Supervisor:
     def _remove(self, worker: Worker) -> None:
         """Its folder has nothing any more."""
         del self.workers[worker.number]
+        self._begun.discard(worker.number)
         folder = folder_of(self._config.data_dir, worker.number)
-        try:
-            write_workers(self._config.data_dir, [number for number in self.workers if number])
-        except OSError as error:
-            log.error("%s is empty, and stays until the next start: %s", folder, error)
+        if not self._write_workers():
+            log.error("%s is empty, and stays until the next start", folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)
             if (control := self.workers[0].control) is not None:
@@ -676,6 +717,11 @@ class Supervisor:
             self._management.close_sockets()
             for link in self._links:
                 link.close()
+
+
+def _how(code: int) -> str:
+    """A process has ended. code: below 0, the signal."""
+    return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
 
 
 def _processor_s(process_id: int) -> float:

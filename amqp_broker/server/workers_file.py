@@ -1,16 +1,19 @@
-"""WORKERS: which folders of a data folder are those of its workers. JSON: {"version": 1, "workers": [1, 2, 3]}.
+"""WORKERS: which folders of a data folder are its workers'. JSON: {"version": 1, "workers": [1, 2], "begun": [1]}.
 
-The data folder itself is worker 0's; DIR/workers/K is like it.
+The data folder itself is worker 0's; DIR/workers/K is like it. `begun` are those that have been ready once: who of them
+has no folder any more has lost what it held, and is not to begin anew as if that had never been.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
 from storage.errors import StorageError
+from storage.folder_format import FORMAT_FILE
 
 WORKERS_FILE: Final = "WORKERS"
 _FOLDER: Final = "workers"
@@ -32,10 +35,34 @@ def node_of_folder(folder: Path) -> Path:
 
 def read_workers(data_dir: Path) -> list[int]:
     """The workers that have folders, besides worker 0. Raises StorageError for a file that cannot be read."""
+    return _numbers(data_dir, "workers")
+
+
+def read_begun(data_dir: Path) -> list[int]:
+    """Those of them that have been ready once, as far as the version that wrote the file has said so. Raises
+    StorageError."""
+    return _numbers(data_dir, "begun", ())
+
+
+def has_lost_folder(data_dir: Path, number: int) -> bool:
+    """Whether a worker that has been ready once has no folder any more."""
+    return not (folder_of(data_dir, number) / FORMAT_FILE).exists()
+
+
+def why_lost(data_dir: Path, number: int) -> str:
+    """What to say of it."""
+    return (
+        f"{folder_of(data_dir, number)}: worker {number} was served from this folder, and it is gone: bring it back, "
+        f"or restore the whole of {data_dir} from a copy, or start with --recover, without what its queues held"
+    )
+
+
+def _numbers(data_dir: Path, key: str, default: Iterable[int] | None = None) -> list[int]:
     path = data_dir / WORKERS_FILE
     try:
         said = json.loads(path.read_bytes())
-        version, workers = said["version"], [int(each) for each in said["workers"]]
+        version = said["version"]
+        workers = [int(each) for each in (said[key] if default is None else said.get(key, default))]
     except (FileNotFoundError, NotADirectoryError):  # whoever opens the folder says what is wrong with it
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -46,15 +73,16 @@ def read_workers(data_dir: Path) -> list[int]:
     return workers
 
 
-def write_workers(data_dir: Path, workers: list[int]) -> None:
+def write_workers(data_dir: Path, workers: Collection[int], begun: Iterable[int] = ()) -> None:
     """Have it on the disk. Without workers there is no such file. Raises OSError."""
     path = data_dir / WORKERS_FILE
-    if sorted(workers) == read_workers(data_dir):
+    wanted, ready = sorted(workers), sorted({*begun} & {*workers})
+    if (wanted, ready) == (read_workers(data_dir), read_begun(data_dir)):
         return
-    if workers:
+    if wanted:
         new = path.with_suffix(".new")
         with open(new, "wb") as file:
-            file.write(json.dumps({"version": _VERSION, "workers": sorted(workers)}).encode() + b"\n")
+            file.write(json.dumps({"version": _VERSION, "workers": wanted, "begun": ready}).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)

@@ -1,4 +1,5 @@
 """`python -m tests.chaos --rounds 60 --seed 7 --report docs/chaos.md`: three nodes, real clients, faults, and a table.
+With `--workers 2` each node is several processes, and there are faults of single ones.
 
 Each round is one fault; the kinds take turns, the rest is chance, as far as the machine's timing is not. Rounds come in
 chapters of ROUNDS_PER_CHAPTER on the same data folders; the folder of a chapter with a violation is kept, and named.
@@ -23,10 +24,10 @@ from random import Random
 import uvloop
 
 from tests.chaos.checker import Counts
-from tests.chaos.faults import FaultKind, Scene
+from tests.chaos.faults import FaultKind, Scene, kinds_for
 from tests.chaos.nodes import NAMES, Cluster, StartError
 from tests.chaos.report import page
-from tests.chaos.rounds import Campaign, Round
+from tests.chaos.rounds import OUTAGE_LIMIT_S, Campaign, Limits, Round
 from tests.chaos.sessions import CLIENT_ERRORS
 
 ROUNDS_PER_CHAPTER = 15
@@ -36,15 +37,16 @@ CHAPTER_ERRORS: tuple[type[Exception], ...] = (StartError, *CLIENT_ERRORS)
 
 
 async def run_chapter(
-    folder: Path, kinds: Sequence[FaultKind], chance: Random, say: Callable[[str], None]
+    folder: Path, kinds: Sequence[FaultKind], chance: Random, limits: Limits, say: Callable[[str], None]
 ) -> tuple[list[Round], list[str]]:
     """Rounds on one cluster in this folder, each of one of these kinds. Returns them, and what was violated."""
-    cluster = Cluster(folder, Random(chance.random()), small_disk=chance.choice(NAMES))
+    cluster = Cluster(folder, Random(chance.random()), small_disk=chance.choice(NAMES), workers=limits.workers)
     violations: list[str] = []
     done: list[Round] = []
     try:
         await cluster.start()
-        campaign = Campaign(cluster, Scene(cluster, Random(chance.random()), say), Random(chance.random()))
+        scene = Scene(cluster, Random(chance.random()), say)
+        campaign = Campaign(cluster, scene, Random(chance.random()), limits.outage_s)
         await campaign.prepare()
         for kind in kinds:
             one = await campaign.run([kind])
@@ -76,7 +78,7 @@ async def run_chapter(
 
 
 async def run_campaign(
-    kinds: Sequence[FaultKind], seed: int, say: Callable[[str], None]
+    kinds: Sequence[FaultKind], seed: int, limits: Limits, say: Callable[[str], None]
 ) -> tuple[list[Round], list[str]]:
     """A round of each of these. Returns them, and what was violated."""
     done: list[Round] = []
@@ -88,7 +90,7 @@ async def run_campaign(
         chance = Random(f"{seed}/{first}")
         folder = Path(tempfile.mkdtemp(prefix="broker-chaos-"))
         try:
-            chapter, wrong = await run_chapter(folder, kinds[first : first + ROUNDS_PER_CHAPTER], chance, say)
+            chapter, wrong = await run_chapter(folder, kinds[first : first + ROUNDS_PER_CHAPTER], chance, limits, say)
         except asyncio.CancelledError:
             # The nodes and mounts are gone. The clients' robust connections would not let themselves be cancelled.
             os._exit(INTERRUPTED)
@@ -102,6 +104,10 @@ async def run_campaign(
 def _flags(arguments: argparse.Namespace) -> str:
     """What makes this campaign again, as far as chance allows."""
     flags = f"--rounds {arguments.rounds} --leader-kills {arguments.leader_kills} --seed {arguments.seed}"
+    if arguments.workers > 1:
+        flags += f" --workers {arguments.workers}"
+    if arguments.outage_limit != OUTAGE_LIMIT_S:
+        flags += f" --outage-limit {arguments.outage_limit:g}"
     return f"{flags} --only {' '.join(arguments.only)}" if arguments.only else flags
 
 
@@ -111,11 +117,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the table to this file too")
+    parser.add_argument("--append", action="store_true", help="write it to the end of that file")
+    parser.add_argument(
+        "--outage-limit", type=float, default=OUTAGE_LIMIT_S, help="seconds; more where others use the machine too"
+    )
+    parser.add_argument("--workers", type=int, default=1, help="processes of each node")
     parser.add_argument("--only", nargs="+", choices=[kind.name for kind in FaultKind], help="these faults only")
     parser.add_argument("--leader-kills", type=int, default=0, help="so many rounds of KILL_LEADER besides")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)  # the client library tells of each connection that a fault has ended
-    only = [FaultKind[name] for name in arguments.only] if arguments.only else list(FaultKind)
+    possible = kinds_for(arguments.workers)
+    only = [FaultKind[name] for name in arguments.only] if arguments.only else possible
+    if strange := [kind.name for kind in only if kind not in possible]:
+        parser.error(f"--only {' '.join(strange)}: only with --workers 2 or more")
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -123,11 +137,14 @@ def main() -> int:
 
     kinds = [only[number % len(only)] for number in range(arguments.rounds)]
     kinds += [FaultKind.KILL_LEADER] * arguments.leader_kills
-    done, violations = uvloop.run(run_campaign(kinds, arguments.seed, say))
-    text = page(done, violations, _flags(arguments), time.monotonic() - began)
+    limits = Limits(arguments.workers, arguments.outage_limit)
+    done, violations = uvloop.run(run_campaign(kinds, arguments.seed, limits, say))
+    level = 2 if arguments.append else 1
+    text = page(done, violations, _flags(arguments), time.monotonic() - began, limits, level)
     print(text)  # noqa: T201
     if arguments.report is not None:
-        arguments.report.write_text(text)
+        before = f"{arguments.report.read_text()}\n" if arguments.append else ""
+        arguments.report.write_text(before + text)
     return 1 if violations else 0
 
 

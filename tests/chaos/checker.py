@@ -5,6 +5,8 @@
     unexplained     delivered more often without the redelivered flag than it was published: the broker has made a copy
                     of it. (A classic queue whose home was restarted has forgotten what it had delivered.)
     came back       acknowledged on a healthy cluster on a connection that was closed in good order, and delivered again
+    out of order    confirmed before another one of the same publisher and classic queue was published, and come to a
+                    consumer behind that, though nobody's link or process has ended
     duplicated      delivered more than once, for a reason: counted, and allowed
 
 Clients of a node that is owed service keep their connections while a fault lasts.
@@ -21,6 +23,7 @@ from itertools import pairwise
 from math import inf
 
 from tests.chaos.history import History, Outcome, QueueKind, Record, Settlement
+from tests.kill.ledger import MessageId
 
 SHOWN = 5
 LOST = "lost"
@@ -56,10 +59,18 @@ class Findings:
     violations: list[str] = field(default_factory=list)
 
 
-def check(history: History, restarted: Iterable[str], calm_since: float, drained_at: float) -> Findings:
+def check(
+    history: History,
+    restarted: Iterable[str],
+    calm_since: float,
+    drained_at: float,
+    *,
+    keeps_order: bool = False,
+) -> Findings:
     """Check a round.
 
-    A round that ended in the middle has no drained_at: nothing is lost yet.
+    A round that ended in the middle has no drained_at: nothing is lost yet. keeps_order: no process and no link has
+    ended, after which what nobody has had comes behind what others have.
 
     restarted: nodes that did not live through it all. Between calm_since and drained_at nothing was wrong with the
     cluster; at drained_at the consumers closed in good order.
@@ -80,6 +91,8 @@ def check(history: History, restarted: Iterable[str], calm_since: float, drained
         nacked = sum(attempt.outcome is Outcome.NACKED for attempt in record.attempts)
         counts = Counts(1, attempts, record.is_confirmed, deliveries, duplicated, LOST in found, nacked)
         findings.counts[spec.kind].add(counts)
+    if keeps_order and (cases := _out_of_order(history)):
+        wrong["out of order"] = cases
     for what, cases in wrong.items():
         findings.violations.append(f"{what}: {len(cases)} messages, such as {'; '.join(cases[:SHOWN])}")
     return findings
@@ -103,6 +116,26 @@ def _wrongs(record: Record, forgets: bool, calm_since: float, drained_at: float)
     if late and acked + late > len(record.attempts):
         found.append("came back")
     return found
+
+
+def _out_of_order(history: History) -> list[str]:
+    """First deliveries, by queue, publisher's lane and consumer, of messages that were published once."""
+    came: dict[tuple[str, int, str], list[tuple[float, float, float, MessageId]]] = {}
+    for message, record in history.records.items():
+        (attempt, *others), deliveries = record.attempts, record.deliveries
+        is_classic = history.queues[record.queue].kind is QueueKind.CLASSIC
+        if is_classic and record.is_confirmed and not others and deliveries and not deliveries[0].is_redelivered:
+            place = (record.queue, message[0], deliveries[0].consumer)
+            came.setdefault(place, []).append((deliveries[0].at, attempt.began, attempt.ended, message))
+    wrong = []
+    for (queue, _, consumer), rows in came.items():
+        latest, before = 0.0, (0, 0)
+        for _, began, ended, message in sorted(rows):
+            if ended < latest:
+                wrong.append(f"{message} of {queue} came to {consumer} behind {before}")
+            if began > latest:
+                latest, before = began, message
+    return wrong
 
 
 def _story(record: Record) -> str:

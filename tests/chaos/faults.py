@@ -10,15 +10,19 @@ import asyncio
 import contextlib
 import resource
 import shutil
+import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
+from amqp_broker.settings.workers import node_of_worker, worker_number
+from tests.chaos.history import QueueSpec, classic_queues
 from tests.chaos.links import Way
 from tests.chaos.lock_log import Disturbance
-from tests.chaos.nodes import Cluster
-from tests.chaos.timing import now, pause
+from tests.chaos.nodes import ASK_ERRORS, Cluster, NodeProcess
+from tests.chaos.timing import now, pause, until
+from tests.kill.host_processes import send
 
 DELAY_S = (0.01, 0.15)
 SLOW_OCTETS_S = 512 * 1024
@@ -29,6 +33,13 @@ WATCH_S = 0.1
 #: A node that has started is ready, or has ended, after so long.
 READY_S = 30.0
 STATUS_GIVEN_UP = 3
+#: A worker that was killed, or was stopped for so long that it is, is another process after so long.
+AGAIN_S = 30.0
+#: A queue is back at its node after so long.
+BACK_S = 60.0
+AGAIN_POLL_S = 0.2
+#: After a move was asked for; most take less.
+KILL_WITHIN_S = 0.1
 
 
 class FaultKind(Enum):
@@ -52,6 +63,28 @@ class FaultKind(Enum):
     EMPTIED = "folder emptied"
     RESTORED = "a copy restored beside the cluster"
     MIXED = "two at once"
+    KILL_WORKER = "kill -9 of a worker"
+    KILL_WORKER_0 = "kill -9 of worker 0"
+    KILL_SUPERVISOR = "kill -9 of a supervisor"
+    PAUSE_WORKER = "SIGSTOP of a worker"
+    MOVES = "classic queues move"
+    KILL_MOVING = "kill -9 of a worker as a queue moves"
+
+
+#: Those of nodes of several workers.
+WORKER_FAULTS = (
+    FaultKind.KILL_WORKER,
+    FaultKind.KILL_WORKER_0,
+    FaultKind.KILL_SUPERVISOR,
+    FaultKind.PAUSE_WORKER,
+    FaultKind.MOVES,
+    FaultKind.KILL_MOVING,
+)
+
+
+def kinds_for(workers: int) -> list[FaultKind]:
+    """What can be done to nodes of so many workers."""
+    return [kind for kind in FaultKind if workers > 1 or kind not in WORKER_FAULTS]
 
 
 @dataclass
@@ -67,6 +100,8 @@ class Fault:
     recovered: float = 0.0
     #: Nodes whose process ended, by the fault or by itself.
     restarted: list[str] = field(default_factory=list)
+    #: Nodes of which a worker ended, and was started again by its supervisor.
+    bereaved: list[str] = field(default_factory=list)
     outage_s: float = 0.0
     #: What was stored on the victim alone is gone: its classic queues.
     has_lost_folder: bool = False
@@ -107,6 +142,31 @@ class Scene:
         """Start nodes that have ended."""
         fault.restarted += names
         await asyncio.gather(*(self.cluster.nodes[name].start() for name in names))
+
+    def classic(self) -> list[QueueSpec]:
+        """The queues that move, in an order by chance."""
+        specs = classic_queues(self.cluster.names, self.cluster.workers)
+        return self.chance.sample(specs, len(specs))
+
+    async def move(self, fault: Fault, queue: str, home: str) -> None:
+        """Where nothing is wrong, a queue moves."""
+        if why := await self.cluster.move(queue, home, self.chance.choice(self.cluster.names)):
+            fault.complaints.append(f"{queue} does not move to {home}: {why}")
+
+    async def bring_back(self, fault: Fault, queue: QueueSpec) -> None:
+        """Have a queue live on its own node again, whatever has happened there."""
+        end, why = now() + BACK_S, ""
+        while now() < end:
+            try:
+                home = await self.cluster.home_of(queue.name, queue.home)
+            except ASK_ERRORS as error:
+                why = str(error)
+            else:
+                if node_of_worker(home) == queue.home:
+                    return
+                why = await self.cluster.move(queue.name, queue.home, queue.home)
+            await pause(AGAIN_POLL_S)
+        fault.complaints.append(f"{queue.name} does not come back to {queue.home} within {BACK_S} s: {why}")
 
     async def partition(self, ways: Sequence[Way], seconds: float) -> None:
         """Cut these ways, silently or as a firewall that rejects does, and heal everything."""
@@ -243,6 +303,16 @@ async def _watch(scene: Scene, name: str, seconds: float) -> None:
     await pause(max(0.0, end - now()))
 
 
+@contextlib.contextmanager
+def _watched(fault: Fault, node: NodeProcess) -> Iterator[None]:
+    """Note whether the node goes on with another process in the place of one of its workers."""
+    before = node.workers()
+    yield
+    after = node.workers()
+    if after and after != before:
+        fault.bereaved.append(node.name)
+
+
 async def disk_full(scene: Scene, seconds: float) -> Fault:
     """No octet is left on the small disk. Where there is none, files cannot grow."""
     name = scene.cluster.small_disk
@@ -251,12 +321,13 @@ async def disk_full(scene: Scene, seconds: float) -> Fault:
     node = scene.cluster.nodes[name]
     with scene.fault(FaultKind.DISK_FULL, [name], scene.cluster.others(name)) as fault:
         node.may_end = True
-        ballast = scene.cluster.fill_disk()
-        try:
-            await _watch(scene, name, seconds)
-        finally:
-            ballast.unlink()
-            node.may_end = False
+        with _watched(fault, node):
+            ballast = scene.cluster.fill_disk()
+            try:
+                await _watch(scene, name, seconds)
+            finally:
+                ballast.unlink()
+                node.may_end = False
         if not node.is_running:
             await scene.restart(fault, [name])
     return fault
@@ -268,14 +339,17 @@ async def file_limit(scene: Scene, seconds: float) -> Fault:
     node = scene.cluster.nodes[name]
     with scene.fault(FaultKind.FILE_LIMIT, [name], scene.cluster.others(name)) as fault:
         node.may_end = True
-        unlimited = resource.prlimit(node.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, unlimited[1]))
-        try:
-            await _watch(scene, name, seconds)
-        finally:
-            if node.is_running:
-                resource.prlimit(node.pid, resource.RLIMIT_FSIZE, unlimited)
-            node.may_end = False
+        with _watched(fault, node):
+            # Of several workers one: who is started again in its place may write.
+            process = scene.chance.choice(list(node.workers().values()))
+            unlimited = resource.prlimit(process, resource.RLIMIT_FSIZE)
+            resource.prlimit(process, resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, unlimited[1]))
+            try:
+                await _watch(scene, name, seconds)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(process, resource.RLIMIT_FSIZE, unlimited)
+                node.may_end = False
         if not node.is_running:
             await scene.restart(fault, [name])
     return fault
@@ -345,6 +419,99 @@ async def restored(scene: Scene, seconds: float) -> Fault:
     return fault
 
 
+async def _once_again(fault: Fault, node: NodeProcess, number: int, process: int) -> None:
+    """Wait until a worker is another process than this one."""
+    fault.bereaved.append(node.name)
+    if not await until(lambda: node.workers().get(number, process) != process, AGAIN_S):
+        fault.complaints.append(
+            f"worker {number} of {node.name} is not started again within {AGAIN_S} s:\n{node.log_tail()}"
+        )
+
+
+async def _kill_worker(scene: Scene, kind: FaultKind, numbers: Sequence[int], seconds: float) -> Fault:
+    name = scene.chance.choice(scene.cluster.names)
+    node, number = scene.cluster.nodes[name], scene.chance.choice(numbers)
+    with scene.fault(kind, [name], scene.cluster.others(name)) as fault:
+        process = node.workers()[number]
+        send([process], signal.SIGKILL)
+        await _once_again(fault, node, number, process)
+        await pause(0.3 * seconds)
+    return fault
+
+
+async def kill_worker(scene: Scene, seconds: float) -> Fault:
+    return await _kill_worker(scene, FaultKind.KILL_WORKER, range(1, scene.cluster.workers), seconds)
+
+
+async def kill_worker_0(scene: Scene, seconds: float) -> Fault:
+    return await _kill_worker(scene, FaultKind.KILL_WORKER_0, [0], seconds)
+
+
+async def kill_supervisor(scene: Scene, seconds: float) -> Fault:
+    """Its workers leave, and it is started again."""
+    name = scene.chance.choice(scene.cluster.names)
+    node = scene.cluster.nodes[name]
+    with scene.fault(FaultKind.KILL_SUPERVISOR, [name], scene.cluster.others(name)) as fault:
+        if not await node.kill_supervisor():
+            fault.complaints.append(f"workers of {name} outlive their supervisor:\n{node.log_tail()}")
+        await pause(0.3 * seconds)
+        await scene.restart(fault, [name])
+    return fault
+
+
+async def pause_worker(scene: Scene, seconds: float) -> Fault:
+    """Any of them; for longer than `worker_timeout` it is killed."""
+    name = scene.chance.choice(scene.cluster.names)
+    node = scene.cluster.nodes[name]
+    with scene.fault(FaultKind.PAUSE_WORKER, [name], scene.cluster.others(name)) as fault:
+        number, process = scene.chance.choice(sorted(node.workers().items()))
+        send([process], signal.SIGSTOP)
+        try:
+            await pause(seconds)
+        finally:
+            send([process], signal.SIGCONT)
+        if node.workers().get(number) != process:
+            await _once_again(fault, node, number, process)
+    return fault
+
+
+async def moves(scene: Scene, seconds: float) -> Fault:
+    """Queues go from worker to worker, of any node, and back to a worker of their node."""
+    names = scene.cluster.names
+    with scene.fault(FaultKind.MOVES, [], names) as fault:
+        end, moved = now() + seconds, []
+        for queue in scene.classic():
+            await scene.move(fault, queue.name, scene.chance.choice(scene.cluster.homes))
+            moved.append(queue)
+            if now() > end:
+                break
+        for queue in moved:
+            await scene.bring_back(fault, queue)
+    return fault
+
+
+async def kill_moving(scene: Scene, seconds: float) -> Fault:
+    """The worker that has it, or the one that is to have it."""
+    queue = scene.classic()[0]
+    asked = scene.chance.choice(scene.cluster.names)
+    home = await scene.cluster.home_of(queue.name, asked)
+    other = scene.chance.choice([each for each in scene.cluster.homes if each != home])
+    victim = scene.chance.choice([home, other])
+    name, number = node_of_worker(victim), worker_number(victim)
+    node = scene.cluster.nodes[name]
+    with scene.fault(FaultKind.KILL_MOVING, [name], scene.cluster.others(name)) as fault:
+        process = node.workers()[number]
+        moving = asyncio.create_task(scene.cluster.move(queue.name, other, asked))
+        await pause(scene.chance.uniform(0, KILL_WITHIN_S))
+        send([process], signal.SIGKILL)
+        await moving
+        fault.bereaved += {node_of_worker(home), node_of_worker(other)} - {name}  # either may have it since
+        await _once_again(fault, node, number, process)
+        await scene.bring_back(fault, queue)
+        await pause(0.1 * seconds)
+    return fault
+
+
 async def mixed(scene: Scene, seconds: float) -> Fault:
     """One fault of a process and one of the network. Nobody is owed anything but that nothing is lost."""
     names = scene.cluster.names
@@ -352,6 +519,7 @@ async def mixed(scene: Scene, seconds: float) -> Fault:
         kinds = scene.chance.choice(PROCESS_FAULTS), scene.chance.choice(NETWORK_FAULTS)
         for part in await asyncio.gather(*(scene.make(kind, seconds) for kind in kinds)):
             fault.restarted += part.restarted
+            fault.bereaved += part.bereaved
             fault.complaints += part.complaints
     return fault
 
@@ -391,4 +559,10 @@ FAULTS: dict[FaultKind, Callable[[Scene, float], Awaitable[Fault]]] = {
     FaultKind.EMPTIED: emptied,
     FaultKind.RESTORED: restored,
     FaultKind.MIXED: mixed,
+    FaultKind.KILL_WORKER: kill_worker,
+    FaultKind.KILL_WORKER_0: kill_worker_0,
+    FaultKind.KILL_SUPERVISOR: kill_supervisor,
+    FaultKind.PAUSE_WORKER: pause_worker,
+    FaultKind.MOVES: moves,
+    FaultKind.KILL_MOVING: kill_moving,
 }

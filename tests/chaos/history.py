@@ -6,6 +6,7 @@ Times are seconds of one monotonic clock. Everything happens on one loop.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -24,11 +25,17 @@ class QueueKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """A queue of the workload; `home` is the node that a classic one is declared on."""
+    """A queue of the workload; `home` is the node that a classic one is declared on, at whichever of its workers."""
 
     name: str
     kind: QueueKind
     home: str = ""
+
+
+def classic_queues(nodes: Iterable[str], workers: int) -> list[QueueSpec]:
+    """As many on each node as it has workers. The name ends with the node's."""
+    names = [(f"{number}.{node}" if number else node, node) for node in nodes for number in range(workers)]
+    return [QueueSpec(f"chaos.classic.{name}", QueueKind.CLASSIC, node) for name, node in names]
 
 
 class Outcome(Enum):

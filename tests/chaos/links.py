@@ -2,7 +2,7 @@
 
 Each node has one proxy, whose address is the node's address in `--cluster`. Who dials is read from the HELLO, the first
 message of a link (see docs/cluster-links.md), so that every direction between two nodes has a state of its own,
-whoever dialled. Everything else is octets to it.
+whoever dialled, and whichever of their workers. Everything else is octets to it.
 
     Direction   is_cut      nothing passes, and nobody is told: what is sent waits, as in TCP, until it is healed or
                             one end gives the link up
@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from amqp_broker.links.peer_handshake import MAX_HANDSHAKE_BYTES, PeerLinkError, decode_hello
+from amqp_broker.settings.workers import node_of_worker
 from tests.chaos.timing import now, pause
 
 PIECE_BYTES = 65536
@@ -140,7 +141,7 @@ class Network:
             if length > MAX_HANDSHAKE_BYTES:
                 raise PeerLinkError(f"a first message of {length} octets")
             hello = await reader.readexactly(length)
-            dialler = decode_hello(hello).dialler
+            dialler = node_of_worker(decode_hello(hello).dialler)
             there, back = self._directions[dialler, acceptor], self._directions[acceptor, dialler]
             self._links[task] = (dialler, acceptor)
             if there.is_refused or back.is_refused:

@@ -1,4 +1,5 @@
-"""Cluster: three `amqp-broker serve` processes that reach each other through a Network of proxies.
+"""Cluster: three nodes, each an `amqp-broker serve` with as many workers as wanted, that reach each other through a
+Network of proxies.
 
 Ports are below those that the kernel gives to outgoing connections, so that none of these takes the port of a node that
 is down. A node's folder is kept over its lives; its log is one file.
@@ -22,9 +23,11 @@ from random import Random
 from typing import Any
 
 from amqp_broker.client.errors import ClientError
+from amqp_broker.settings.workers import worker_name
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from tests.chaos.links import Network
-from tests.chaos.timing import until
+from tests.chaos.timing import now, pause, until
+from tests.kill.host_processes import kill_session, process_of_worker, processes_in, send, workers_of
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
@@ -34,13 +37,19 @@ READY = b"ready amqp://"
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 ASK_TIMEOUT_S = 5.0
+#: A queue that is used moves within this time, or it is said why not.
+MOVE_TIMEOUT_S = 20.0
+ASK_AGAIN_S = 0.2
 #: Why a node may not answer.
 ASK_ERRORS = (ClientError, SystemRequestError, OSError, TimeoutError)
 SMALL_DISK_BYTES = 192 << 20
+MOST_WORKERS = 8
 LOG_TAIL = 4000
 
 #: Small logs, so that a minute of load cuts them and installs snapshots; little memory, so that queues page.
 SETTINGS: dict[str, str] = {"memory-budget": "64MiB", "disk-free-limit": "4MiB", "log-level": "info"}
+#: A worker that stands still for longer than most faults last is killed.
+WORKER_SETTINGS: dict[str, str] = {"worker-timeout": "4s"}
 
 
 class StartError(Exception):
@@ -57,7 +66,8 @@ class Program:
 
 
 class NodeProcess:
-    """One member: its process if it runs, and its place on the disk. `program` is what the next start runs."""
+    """One member: its processes if it runs, and its place on the disk. `program` is what the next start runs. What is
+    done to it is done to all of its processes, but for what names a worker or the supervisor."""
 
     def __init__(self, name: str, data: Path, log: Path, port: int, flags: Sequence[str]) -> None:
         self.name = name
@@ -81,8 +91,22 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
+        """Of the process that has the ports."""
         assert self._process is not None
         return self._process.pid
+
+    def workers(self) -> dict[int, int]:
+        """The processes of its workers that run, by their numbers; of a node of one process, that."""
+        if not self.is_running:
+            return {}
+        running = workers_of(self.pid)
+        if not running:
+            return {0: self.pid}
+        found = {}
+        for number in range(MOST_WORKERS):
+            with contextlib.suppress(OSError, ValueError):  # one that has just been started has no folder yet
+                found[number] = process_of_worker(self.data, number)
+        return {number: process for number, process in found.items() if process in running}
 
     async def start(self) -> None:
         """Start it; `is_ready` says when it accepts clients."""
@@ -126,29 +150,39 @@ class NodeProcess:
         """SIGKILL."""
         await self._end(signal.SIGKILL)
 
+    async def kill_supervisor(self) -> bool:
+        """SIGKILL for the process that has the ports. Returns whether its workers leave by themselves then."""
+        session = self.pid
+        send([session], signal.SIGKILL)
+        have_left = await until(lambda: not processes_in(session), STOP_TIMEOUT_S)
+        await self.kill()
+        return have_left
+
     async def terminate(self) -> int:
         """SIGTERM, and SIGKILL if that is not enough. Returns its exit status."""
         return await self._end(signal.SIGTERM)
 
     def pause(self) -> None:
         """SIGSTOP."""
-        os.kill(self.pid, signal.SIGSTOP)
+        send(processes_in(self.pid), signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT; harmless if it is gone."""
         if self.is_running:
-            os.kill(self.pid, signal.SIGCONT)
+            send(processes_in(self.pid), signal.SIGCONT)
 
     async def _end(self, how: signal.Signals) -> int:
         process, self._process, self.is_ready = self._process, None, False
         if process is None:
             return 0
-        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself just now
-            process.send_signal(how)
+        if how is signal.SIGKILL:
+            await asyncio.to_thread(kill_session, process.pid)
+        else:
+            send([process.pid], how)  # it may have ended by itself just now
         try:
             return await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
         except TimeoutError:
-            process.kill()
+            await asyncio.to_thread(kill_session, process.pid)
             return await process.wait()
 
     def log_tail(self) -> str:
@@ -159,7 +193,7 @@ class Cluster:
     """Three nodes in `folder`, and the network between them. `chance` chooses ports and what the network does.
 
     small_disk: the node whose data is on a file system of SMALL_DISK_BYTES, if one can be mounted (root can). program:
-    what the nodes run at first.
+    what the nodes run at first. workers: of each node.
     """
 
     def __init__(
@@ -169,12 +203,15 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         small_disk: str | None = None,
         program: Program | None = None,
+        workers: int = 1,
     ) -> None:
         self.folder = folder
+        self.workers = workers
         self._program = program or Program()
         self.network = Network(chance)
         self._chance = chance
-        self._settings = {**SETTINGS, **(settings or {})}
+        of_workers = {**WORKER_SETTINGS, "workers": str(workers)} if workers > 1 else {}
+        self._settings = {**SETTINGS, **of_workers, **(settings or {})}
         self._mounted: list[Path] = []
         self._taken: set[int] = set()
         self._addresses: dict[str, tuple[str, str]] = {}  # where the others reach it, and where it listens
@@ -225,6 +262,11 @@ class Cluster:
     def others(self, *names: str) -> list[str]:
         return [name for name in self.nodes if name not in names]
 
+    @property
+    def homes(self) -> list[str]:
+        """Where classic queues may live: all workers of all nodes."""
+        return [worker_name(name, number) for name in self.nodes for number in range(self.workers)]
+
     async def leader(self) -> str:
         """The node that leads most groups with queues, as far as the nodes know; any of them where none says."""
         for name in self._chance.sample(self.names, len(self.names)):
@@ -242,11 +284,51 @@ class Cluster:
     async def status(self, name: str) -> dict[str, Any]:
         """What this node says of the cluster. Raises ASK_ERRORS."""
 
-        def ask() -> dict[str, Any]:
-            with SystemClient(self.nodes[name].url) as client:
-                return client.request("cluster.status")
+        return await self.ask(name, "cluster.status")
 
-        return await asyncio.wait_for(asyncio.to_thread(ask), ASK_TIMEOUT_S)
+    async def ask(self, node: str, verb: str, limit_s: float = ASK_TIMEOUT_S, /, **fields: object) -> dict[str, Any]:
+        """What a node answers, by whichever of its workers. Raises ASK_ERRORS."""
+
+        def request() -> dict[str, Any]:
+            with SystemClient(self.nodes[node].url, timeout=limit_s) as client:
+                return client.request(verb, **fields)
+
+        return await asyncio.wait_for(asyncio.to_thread(request), limit_s)
+
+    async def unsettled(self, limit_s: float) -> str:
+        """Wait until every node says that all members are linked, that all groups have a leader, and that all workers
+        answer. Returns what is not so after this time, if anything."""
+        deadline = now() + limit_s
+        while True:
+            said = [await self._unsettled(name) for name in self.nodes]
+            wrong = "; ".join(filter(None, said))
+            if not wrong or now() > deadline:
+                return wrong
+            await pause(ASK_AGAIN_S)
+
+    async def _unsettled(self, name: str) -> str:
+        try:
+            status = await self.ask(name, "cluster.status", brief=True)
+            totals = await self.ask(name, "totals")
+        except ASK_ERRORS as error:
+            return f"{name} does not answer: {error!r}"
+        away = [each["node"] for each in status["members"] if not each["is_linked"]]
+        leaderless = [each["group"] for each in status["groups"] if each["leader"] is None]
+        silent = sorted({*self.homes} - {*totals["nodes"]} | {*totals["stale"]})
+        wrong = f"no link with {away}, no leader of groups {leaderless}, nothing from {silent}"
+        return f"{name} says: {wrong}" if away or leaderless or silent else ""
+
+    async def home_of(self, queue: str, name: str) -> str:
+        """Where a classic queue lives, as this node says. Raises ASK_ERRORS."""
+        return str((await self.ask(name, "queue.homes", vhost="/", name=queue))["home"])
+
+    async def move(self, queue: str, home: str, name: str) -> str:
+        """Have a classic queue move; this node is asked. Returns why it did not, if it did not."""
+        try:
+            await self.ask(name, "queue.rehome", MOVE_TIMEOUT_S, vhost="/", name=queue, home=home)
+        except ASK_ERRORS as error:
+            return str(error) or repr(error)
+        return ""
 
     async def rejoin(self, name: str) -> str:
         """Bring back a member that does not run and has forgotten: `amqp-broker cluster rejoin`. Returns what was wrong

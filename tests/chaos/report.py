@@ -16,7 +16,7 @@ from tests.chaos.checker import Counts
 from tests.chaos.faults import FaultKind
 from tests.chaos.history import QueueKind
 from tests.chaos.nodes import PROJECT_ROOT
-from tests.chaos.rounds import OUTAGE_LIMIT_S, Round
+from tests.chaos.rounds import Limits, Round
 
 ABOUT = """\
 Three nodes as processes of their own; the links between them go through proxies that cut, delay and reset them, each
@@ -38,20 +38,38 @@ is not available while its home is not, and what it had delivered when its home 
 """
 
 
-def page(rounds: Sequence[Round], violations: Sequence[str], flags: str, took_s: float) -> str:
-    """The report, as Markdown."""
-    faults = sum(len(one.faults) for one in rounds)
+ABOUT_WORKERS = """\
+The same clients and checks on three hosts of {workers} workers each. Whatever is done to a node is done to all of its
+processes, unless it says otherwise. There is a classic queue for each worker, whose publishers' connections move to it
+(`steering`), and queues move between all workers of all hosts. After each fault all groups have leaders, all hosts are
+linked, and every worker answers. A worker whose files cannot grow, or that hangs for longer than four seconds, is
+started again by its supervisor. After a kill -9 of one process or one host a write outage has to be below
+{limit:.0f} s.
+"""
+
+
+def page(
+    rounds: Sequence[Round], violations: Sequence[str], flags: str, took_s: float, limits: Limits, level: int = 1
+) -> str:
+    """The report, as Markdown. level: of its headings."""
+    faults, workers = sum(len(one.faults) for one in rounds), limits.workers
+    mark = "#" * level
+    hosts = "nodes" if workers == 1 else f"hosts of {workers} workers"
+    about = ABOUT.format(limit=limits.outage_s)
+    if workers > 1:
+        of_workers = ABOUT_WORKERS.format(workers=workers, limit=limits.outage_s)
+        about = of_workers if level > 1 else f"{about}\n{of_workers}"
     lines = [
-        "# Faults under load, three nodes",
+        f"{mark} Faults under load, three {hosts}",
         "",
         f"`python -m tests.chaos {flags}` on {time.strftime('%Y-%m-%d')}: {machine()}.",
         "",
-        ABOUT.format(limit=OUTAGE_LIMIT_S),
-        "## Quorum queues",
+        about,
+        f"{mark}# Quorum queues{'' if level == 1 else f' of three {hosts}'}",
         "",
         table(rounds, QueueKind.QUORUM),
         "",
-        "## Classic queues, used from all nodes",
+        f"{mark}# Classic queues{'' if level == 1 else f' of three {hosts}'}, used from all nodes",
         "",
         table(rounds, QueueKind.CLASSIC),
         "",

@@ -18,7 +18,7 @@ from aio_pika.abc import AbstractChannel
 from tests.chaos.checker import Findings, check, lost_connections, write_outage
 from tests.chaos.clients import Consumer, Publisher
 from tests.chaos.faults import Fault, FaultKind, Scene
-from tests.chaos.history import History, QueueKind, QueueSpec
+from tests.chaos.history import History, QueueKind, QueueSpec, classic_queues
 from tests.chaos.lock_holders import LOCK_ARGUMENTS, TOKENS, LockHolders, generation_of
 from tests.chaos.lock_log import LockLog, check_locks
 from tests.chaos.nodes import Cluster
@@ -45,7 +45,18 @@ POLL_S = 0.25
 ASK_LIMIT_S = 5.0
 #: After a kill -9 of a node, or while one can write nothing, clients of the others can write again within this time.
 OUTAGE_LIMIT_S = 3.0
-LIMITED = (FaultKind.KILL_LEADER, FaultKind.KILL_FOLLOWER, FaultKind.DISK_FULL, FaultKind.FILE_LIMIT)
+LIMITED = (
+    FaultKind.KILL_LEADER, FaultKind.KILL_FOLLOWER, FaultKind.DISK_FULL, FaultKind.FILE_LIMIT, FaultKind.KILL_WORKER,
+    FaultKind.KILL_WORKER_0, FaultKind.KILL_SUPERVISOR,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """workers: of each node. outage_s: writes may stop for so long when one node fails."""
+
+    workers: int
+    outage_s: float
 
 
 @dataclass(slots=True)
@@ -62,10 +73,9 @@ class Round:
 
 
 def queues_of(cluster: Cluster) -> dict[str, QueueSpec]:
-    """The queues that messages are published to: quorum queues, and a classic one at home on each node."""
+    """The queues that messages are published to: quorum queues, and classic ones at home on each node."""
     quorum = [QueueSpec(name, QueueKind.QUORUM) for name in QUORUM_QUEUES]
-    classic = [QueueSpec(f"chaos.classic.{name}", QueueKind.CLASSIC, name) for name in cluster.names]
-    return {spec.name: spec for spec in [*quorum, *classic]}
+    return {spec.name: spec for spec in [*quorum, *classic_queues(cluster.names, cluster.workers)]}
 
 
 class Workload:
@@ -95,6 +105,12 @@ class Workload:
                 Publisher(PlainSession(node), history, quorum, first + 20, PATIENT_S, chance.random(), leisure),
                 Publisher(PlainSession(node), history, classic, first + 40, PATIENT_S, chance.random(), leisure),
             ]
+            if cluster.workers > 1:  # of one queue each: these connections move to the workers that have them
+                own = [spec.name for spec in history.queues.values() if spec.home == node.name]
+                self._publishers += [
+                    Publisher(PlainSession(node), history, [queue], first + 60 + number, PATIENT_S, chance.random())
+                    for number, queue in enumerate(own)
+                ]
             for number, queue in enumerate(quorum):
                 is_robust = (number + index) % 2 == 0
                 name = "robust consumer" if is_robust else "plain consumer"
@@ -198,8 +214,9 @@ class Campaign:
         else:
             await workload.stop_publishing(0)
             await workload.close()
-        restarted = [name for fault in done.faults for name in fault.restarted]
-        done.findings = check(history, restarted, calm_since, drained_at)
+        restarted = [name for fault in done.faults for name in (*fault.restarted, *fault.bereaved)]
+        keeps_order = all(fault.kind is FaultKind.MOVES for fault in done.faults)
+        done.findings = check(history, restarted, calm_since, drained_at, keeps_order=keeps_order)
         if done.is_over:
             disturbances = [each for fault in done.faults for each in fault.disturbances()]
             done.findings.violations += check_locks(log, disturbances, present)
@@ -245,6 +262,8 @@ class Campaign:
                     history.violated(f"{node.name} ended by itself with {node.ended_with}:\n{node.log_tail()}")
         if not waiting:
             await self._know_locks(history)
+            if self._cluster.workers > 1 and (wrong := await self._cluster.unsettled(deadline - now())):
+                history.violated(f"{fault.kind.value}: {RECOVERY_LIMIT_S} s after its end {wrong}")
         fault.recovered = now()
         return not waiting
 

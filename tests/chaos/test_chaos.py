@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from tests.chaos.faults import FaultKind, Scene
+from tests.chaos.faults import FaultKind, Scene, kinds_for
 from tests.chaos.history import QueueKind
 from tests.chaos.nodes import Cluster
 from tests.chaos.rounds import Campaign
@@ -18,6 +18,12 @@ SECONDS = 1.5
 OUTAGE_LIMIT_S = 15.0
 #: They share them with the clients as well, who would take all that there is.
 LEISURE = 6.0
+SHORT_OF_WORKERS = (
+    FaultKind.KILL_WORKER,
+    FaultKind.KILL_WORKER_0,
+    FaultKind.KILL_SUPERVISOR,
+    FaultKind.KILL_MOVING,
+)
 
 
 async def test_every_confirmed_message_is_delivered_whatever_fails(tmp_path: Path) -> None:
@@ -28,7 +34,7 @@ async def test_every_confirmed_message_is_delivered_whatever_fails(tmp_path: Pat
         await cluster.start()
         campaign = Campaign(cluster, Scene(cluster, chance, told.append), chance, OUTAGE_LIMIT_S, leisure=LEISURE)
         await campaign.prepare()
-        kinds = chance.sample(list(FaultKind), len(FaultKind))
+        kinds = chance.sample(kinds_for(1), len(kinds_for(1)))
         done = await campaign.run(kinds, SECONDS)
     finally:
         statuses = await cluster.stop()
@@ -37,7 +43,27 @@ async def test_every_confirmed_message_is_delivered_whatever_fails(tmp_path: Pat
     # It was a test at all: there was load on both kinds of queues, and locks were held.
     counts = done.findings.counts
     assert min(counts[QueueKind.QUORUM].confirmed, counts[QueueKind.CLASSIC].confirmed) > 250
-    assert len(done.faults) == len(FaultKind)
+    assert len(done.faults) == len(kinds)
     assert done.holds > 25
     assert campaign.streams.confirmed > 250
     assert campaign.streams.delivered > campaign.streams.confirmed
+
+
+async def test_every_confirmed_message_is_delivered_whichever_process_of_a_host_fails(tmp_path: Path) -> None:
+    """A few of the faults; all are those of `make chaos WORKERS=2`."""
+    chance = Random(4)
+    told: list[str] = []
+    cluster = Cluster(tmp_path, chance, workers=2)
+    try:
+        await cluster.start()
+        campaign = Campaign(cluster, Scene(cluster, chance, told.append), chance, OUTAGE_LIMIT_S, has_streams=False)
+        await campaign.prepare()
+        kinds = chance.sample(SHORT_OF_WORKERS, len(SHORT_OF_WORKERS))
+        done = await campaign.run(kinds, SECONDS)
+    finally:
+        statuses = await cluster.stop()
+    assert done.findings.violations == [], told
+    assert set(statuses.values()) == {0}
+    counts = done.findings.counts
+    assert min(counts[QueueKind.QUORUM].confirmed, counts[QueueKind.CLASSIC].confirmed) > 100
+    assert len(done.faults) == len(kinds)

@@ -167,6 +167,17 @@ def test_nobody_published_this() -> None:
     assert "published to quorum" in found[2]
 
 
+@pytest.mark.parametrize("keeps_order", [True, False])
+def test_what_was_confirmed_before_comes_before(keeps_order: bool) -> None:
+    story = Story(CLASSIC)
+    for number, (published, delivered) in enumerate([(1.0, 4.0), (2.0, 3.0), (2.05, 2.5)], start=1):
+        story.publish(at=published, message=(1, number))
+        story.deliver(delivered, body=body_of((1, number)))
+    found = check(story.history, (), CALM, DRAINED, keeps_order=keeps_order).violations
+    assert [text.partition(":")[0] for text in found] == ["out of order"] * keeps_order
+    assert not keeps_order or "1 messages" in found[0], "the second was not confirmed before the third was published"
+
+
 def test_gaps() -> None:
     assert longest_gap([1.0, 2.0, 4.5, 5.0], 0.5, 6.0) == 2.5
     assert longest_gap([], 1.0, 3.0) == 2.0

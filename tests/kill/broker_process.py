@@ -1,13 +1,16 @@
-"""The broker as a child process that is going to be killed."""
+"""The broker as a child process that is going to be killed, with all the processes that it has."""
 
 from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tests.kill.host_processes import kill_session, processes_in, send, wait_until_gone
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60.0
@@ -40,6 +43,7 @@ class BrokerProcess:
                 stderr=log,
                 cwd=folder,
                 env={**os.environ, "PYTHONPATH": str(PROJECT_ROOT)},
+                start_new_session=True,
             )
 
     def wait_ready(self) -> bool:
@@ -69,9 +73,17 @@ class BrokerProcess:
             return None
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        self._process.kill()
+        """SIGKILL for all of it, and wait until it is gone."""
+        kill_session(self._process.pid)
         self._close()
+
+    def kill_supervisor(self) -> bool:
+        """SIGKILL for the process that has the ports. Returns whether its workers then leave by themselves."""
+        workers = [each for each in processes_in(self._process.pid) if each != self._process.pid]
+        send([self._process.pid], signal.SIGKILL)
+        have_left = wait_until_gone(workers)
+        self.kill()
+        return have_left
 
     def stop(self) -> int:
         """SIGTERM. Returns its exit status."""

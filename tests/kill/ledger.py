@@ -5,7 +5,7 @@ What is certain, at the end of a life:
 
     confirmed    the publisher got its confirm: a persistent copy that nobody settled must be there in the next life
     settled      a client sent ack or reject, and later, on the same connection, published a persistent message that was
-                 confirmed: the copy must never come back
+                 confirmed by the same worker: the copy must never come back
     between      settled without such a confirm, or published without a confirm: it may be there or not, but once it was
                  seen in a later life it is durable, and once it was missed it is gone for good
 
@@ -92,6 +92,10 @@ class Ledger:
     violations: list[str] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
     life: int = 0
+    #: Queues at other workers than the one whose confirms say what is settled: they say nothing of these.
+    apart: frozenset[str] = frozenset()
+    #: Its processes leave one after the other: what clients held goes to those who are still there.
+    is_ending: bool = False
     _lock: Lock = field(default_factory=Lock)
     _last: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -103,6 +107,7 @@ class Ledger:
         """The broker starts again."""
         with self._lock:
             self.life += 1
+            self.is_ending = False
             self._last = {}
 
     def violated(self, text: str) -> None:
@@ -153,9 +158,9 @@ class Ledger:
 
     def _check_delivery(self, copy: Copy, consumer: int, redelivered: bool) -> None:
         where = f"{copy.queue}: {copy.message} of life {copy.life}"
-        if copy.settlement is Settlement.SENT and copy.delivered_in == self.life:
+        if copy.settlement is Settlement.SENT and copy.delivered_in == self.life and not self.is_ending:
             self.violated(f"{where} came back in the life in which it was settled")
-        elif copy.delivered_in == self.life and copy.requeued_in != self.life:
+        elif copy.delivered_in == self.life and copy.requeued_in != self.life and not self.is_ending:
             self.violated(f"{where} was delivered twice without being requeued")
         elif copy.delivered_in == self.life and not redelivered:
             self.violated(f"{where} was delivered again without the redelivered flag")
@@ -192,8 +197,9 @@ class Ledger:
         """A persistent message that was published behind the settlement of these copies is confirmed."""
         with self._lock:
             for copy in copies:
-                self.totals.settled += 1
-                self._bury(copy)
+                if copy.queue not in self.apart:
+                    self.totals.settled += 1
+                    self._bury(copy)
 
     def _bury(self, copy: Copy) -> None:
         copy.settlement = Settlement.CERTAIN

@@ -19,6 +19,8 @@ from random import Random
 
 from amqp_broker.client.messages import Delivery
 from amqp_broker.protocol import methods as m
+from amqp_broker.server.workers_file import folder_of
+from amqp_broker.system_client import SystemClient
 from tests.kill.broker_process import BrokerProcess
 from tests.kill.ledger import Copy, Ledger
 from tests.kill.load import QUEUES, RECEIPTS, Load, Receipts, declare
@@ -37,6 +39,12 @@ class Kill(Enum):
     RETIREMENT = "as a journal segment is deleted"
     PAGE_OUT = "as a page file appears or disappears"
     RECOVERY = "during recovery, once to three times, then under load"
+    SUPERVISOR = "its supervisor alone, under load"
+
+
+def kills(workers: int) -> list[Kill]:
+    """Those that a node of so many workers can die of."""
+    return [kill for kill in Kill if workers > 1 or kill is not Kill.SUPERVISOR]
 
 
 class Look(Enum):
@@ -88,10 +96,11 @@ class Round:
 class Chapter:
     """Some rounds on one data folder. `chance` decides everything that the machine's timing does not."""
 
-    def __init__(self, folder: Path, chance: Random, publishers: int = 3) -> None:
+    def __init__(self, folder: Path, chance: Random, publishers: int = 3, workers: int = 1) -> None:
         self._folder = folder
         self._chance = chance
         self._publishers = publishers
+        self._workers = workers
         self.ledger = Ledger()
         for queue in QUEUES:
             self.ledger.add_queue(queue)
@@ -116,6 +125,10 @@ class Chapter:
             try:
                 load = Load(process, self.ledger, self._publishers, self._chance, self.streams)
                 self._wait_for_the_moment(process, kill, load_s)
+                if kill is Kill.SUPERVISOR:
+                    self.ledger.is_ending = True
+                    if not process.kill_supervisor():
+                        self.ledger.violated(f"a worker outlives its supervisor:\n{process.log_tail()}")
             finally:
                 process.kill()
             load.join()
@@ -134,23 +147,36 @@ class Chapter:
                 self.ledger.violated(f"SIGTERM ended the broker with status {status}:\n{process.log_tail()}")
         return self.ledger.violations[known:]
 
+    def _process(self, settings: dict[str, str]) -> BrokerProcess:
+        return BrokerProcess(self._folder, settings | {"workers": str(self._workers)})
+
     def _start(self, settings: dict[str, str]) -> BrokerProcess | None:
         """A new life. None: it did not start, which is a violation."""
         self.ledger.begin_life()
         self.streams.begin_life()
-        process = BrokerProcess(self._folder, settings)
+        process = self._process(settings)
         if process.wait_ready():
             connection = LoadConnection(process.host, process.port)
             declare(connection)
             connection.drop()
+            self.ledger.apart = self._apart(process)
             return process
         process.kill()
         self.ledger.violated(f"the broker did not start:\n{process.log_tail()}")
         return None
 
+    def _apart(self, process: BrokerProcess) -> frozenset[str]:
+        """The queues that are not where receipts go."""
+        if self._workers == 1:
+            return frozenset()
+        with SystemClient(f"amqp://guest:guest@{process.host}:{process.port}/") as client:
+            rows = client.request("objects.page", kind="queues", vhost="/", columns=["name", "node"])["rows"]
+        homes = dict(rows)
+        return frozenset(queue for queue in QUEUES if homes[queue] != homes[RECEIPTS])
+
     def _kill_in_recovery(self, settings: dict[str, str]) -> None:
         """Start it and kill it after a time in which it may or may not have become ready. It sees no client."""
-        process = BrokerProcess(self._folder, settings)
+        process = self._process(settings)
         status = process.ends_within(self._chance.uniform(0.1, 0.8))
         if status is not None:
             self.ledger.violated(f"a start ended with status {status}:\n{process.log_tail()}")
@@ -160,10 +186,11 @@ class Chapter:
 
     def _wait_for_the_moment(self, process: BrokerProcess, kill: Kill, load_s: float) -> None:
         status = process.ends_within(load_s)
+        folder = folder_of(process.data, self._chance.randrange(self._workers))
         if status is None and kill is Kill.RETIREMENT:
-            status = self._await_change(process, lambda: _names(process.data / "journal")[:1])
+            status = self._await_change(process, lambda: _names(folder / "journal")[:1])
         elif status is None and kill is Kill.PAGE_OUT:
-            status = self._await_change(process, lambda: _names(process.data / "queues"))
+            status = self._await_change(process, lambda: _names(folder / "queues"))
         if status is not None:
             self.ledger.violated(f"the broker ended by itself with status {status}:\n{process.log_tail()}")
 

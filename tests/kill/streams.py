@@ -19,7 +19,7 @@ from amqp_broker.client.messages import Delivery
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import encode_properties
-from tests.kill.wire_client import TIMEOUT_S, LoadConnection
+from tests.kill.wire_client import TIMEOUT_S, LoadConnection, Refused
 
 STREAM, OVER, PARTED = "kill.stream", "kill.over", "kill.parted"
 PARTITIONS = 3
@@ -200,7 +200,7 @@ def run_producer(connection: LoadConnection, ledger: StreamLedger, name: str, ch
             timeout_s = 0.0
         for event in connection.poll(timeout_s):
             if not isinstance(event, m.BasicAck):
-                raise AssertionError(f"a producer was sent {event}")
+                raise Refused(f"a producer was sent {event}")
             last = event.delivery_tag
             for tag in [each for each in waiting if each <= last] if event.multiple else [last]:
                 ledger.confirm(name, waiting.pop(tag))

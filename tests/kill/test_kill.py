@@ -20,9 +20,17 @@ ROUNDS = (
 )
 
 
-def test_nothing_confirmed_is_lost_and_nothing_settled_comes_back(tmp_path: Path) -> None:
-    chapter = Chapter(tmp_path, Random(20), publishers=1)
-    for number, (kill, look, load_s) in enumerate(ROUNDS, start=1):
+#: Of a node of two processes: each start is one of three.
+ROUNDS_OF_WORKERS = (
+    (Kill.LOAD, Look.NOTHING, 0.8),
+    (Kill.SUPERVISOR, Look.BROWSE, 0.5),
+    (Kill.RECOVERY, Look.NOTHING, 0.3),
+)
+
+
+def kill_and_look(folder: Path, workers: int, rounds: tuple[tuple[Kill, Look, float], ...]) -> None:
+    chapter = Chapter(folder, Random(20), publishers=1, workers=workers)
+    for number, (kill, look, load_s) in enumerate(rounds, start=1):
         done = chapter.run_round(number, kill, look, load_s)
         assert done.violations == [], f"round {number}, {kill.name}"
     assert chapter.finish() == []
@@ -31,3 +39,11 @@ def test_nothing_confirmed_is_lost_and_nothing_settled_comes_back(tmp_path: Path
     assert min(totals.confirmed, totals.delivered, totals.settled, totals.recovered) > 100
     assert chapter.streams.confirmed > 100
     assert chapter.streams.delivered > chapter.streams.confirmed
+
+
+def test_nothing_confirmed_is_lost_and_nothing_settled_comes_back(tmp_path: Path) -> None:
+    kill_and_look(tmp_path, 1, ROUNDS)
+
+
+def test_nothing_confirmed_is_lost_by_a_node_of_two_workers(tmp_path: Path) -> None:
+    kill_and_look(tmp_path, 2, ROUNDS_OF_WORKERS)

@@ -30,6 +30,10 @@ class BrokerGone(Exception):
     """The connection is lost: the broker was killed, or has died."""
 
 
+class Refused(AssertionError):
+    """The broker does not do what it is asked, or parts from the client. Only one that is ending may."""
+
+
 class LoadConnection:
     """An open connection with channel 1 in confirm mode; `published` counts its publishes. Raises BrokerGone."""
 
@@ -143,7 +147,7 @@ class LoadConnection:
 
     def _on_method(self, method: m.Method) -> None:
         if isinstance(method, m.ConnectionClose | m.ChannelClose):
-            raise AssertionError(f"the broker refuses: {method.reply_code} {method.reply_text}")
+            raise Refused(f"the broker refuses: {method.reply_code} {method.reply_text}")
         if method.has_content:
             self._assembly = Assembly(method)
         else:

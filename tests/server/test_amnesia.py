@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import aio_pika
 import pytest
 
 import amqp_broker
@@ -17,7 +19,9 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import QueueDeclare
 from amqp_broker.system_client import SystemClient
 from tests.docs.blocks import block_named
+from tests.server.test_hosts_of_workers import ask_all, place_at
 from tests.server.test_serving_clusters import PATIENCE_S, is_voter_everywhere, links_of, until
+from tests.server.worker_load import homes_of
 
 ROOT = Path(__file__).parents[2]
 BATCH = 500
@@ -184,6 +188,43 @@ def test_a_cluster_is_backed_up_and_restored_as_the_handbook_says(tmp_path: Path
         set_back(third.broker.data_dir, before)
         said = start_and_end(third)
         assert "this folder belongs to generation 0 of the cluster, and node n" in said
+
+
+@pytest.mark.long
+def test_hosts_of_workers_are_backed_up_and_restored_as_the_handbook_says(tmp_path: Path) -> None:
+    (tmp_path / "backup").mkdir()
+    with amqp_broker.running_cluster(3, tmp_path / "nodes", start_timeout_s=90.0, workers=2) as cluster:
+        first, second, third = cluster.nodes
+        until_all_vote(cluster, first)
+        place_at(cluster, "n1/1", "kept")
+        place_at(cluster, "n2/1", "elsewhere")
+        publish(first, 0)
+        asyncio.run(put(first.url, "kept"))
+        until_caught_up(first)
+        for node in cluster.nodes:
+            node.stop()
+        run_page("backup", cluster, first, tmp_path)
+        run_page("restore", cluster, first, tmp_path)
+        first.start()
+        homes = homes_of(first.url)
+        assert (set(homes), homes["kept"]) == ({QUEUE, "kept"}, "n1/1")
+        for node in (second, third):
+            run_page("join again", cluster, node, tmp_path)
+            node.start()
+        until_all_vote(cluster, first)
+        assert take_all(third) == list(range(BATCH))
+        assert asyncio.run(take(third.url, "kept")) == b"one"
+        ask_all(cluster, "totals")
+
+
+async def put(url: str, queue: str) -> None:
+    async with await aio_pika.connect(url) as connection, await connection.channel() as channel:
+        assert await channel.default_exchange.publish(aio_pika.Message(b"one", delivery_mode=2), queue)
+
+
+async def take(url: str, queue: str) -> bytes:
+    async with await aio_pika.connect(url) as connection, await connection.channel() as channel:
+        return (await (await channel.get_queue(queue)).get(no_ack=True, timeout=10)).body
 
 
 @pytest.mark.long

@@ -28,6 +28,7 @@ from tests.server.worker_load import (
     drain,
     homes_of,
     is_alive,
+    is_another,
     process_of,
     until,
 )
@@ -153,7 +154,7 @@ async def killed(node: ClusterNode, worker: int) -> None:
     before = process_of(folder_of(node), worker)
     os.kill(before, signal.SIGKILL)
     await until(lambda: not is_alive(before), "it does not die")
-    await until(lambda: process_of(folder_of(node), worker) != before, "it does not come again")
+    await until(lambda: is_another(folder_of(node), worker, before), "it does not come again")
 
 
 async def lose_nothing(folder: Path) -> None:

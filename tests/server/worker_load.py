@@ -32,6 +32,13 @@ def process_of(data_dir: Path, worker: int) -> int:
     return int((folder / "LOCK").read_text())
 
 
+def is_another(data_dir: Path, worker: int, before: int) -> bool:
+    """Whether a worker is another process than before, which has its folder; between the two nobody may have it."""
+    with contextlib.suppress(OSError, ValueError):
+        return process_of(data_dir, worker) != before
+    return False
+
+
 async def look_again(changed: asyncio.Event | None = None) -> None:
     """Wait for what changes something, if that can say so; other processes are looked at now and then."""
     with contextlib.suppress(TimeoutError):
@@ -85,6 +92,8 @@ class Publisher:
                         if await channel.default_exchange.publish(message, self.queue, timeout=5):
                             self.confirmed.append(message.body)
                         await rest()
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                return  # the client library has made an error of it
             await look_again()
 
     async def gets_on(self, why: str, more: int = 10) -> None:

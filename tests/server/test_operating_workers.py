@@ -1,0 +1,177 @@
+"""What operators do to a node of several workers: stop, reload, back up, have more of them or fewer, lose a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+import aio_pika
+import pytest
+
+import amqp_broker
+from amqp_broker.server.workers_file import read_begun, read_workers, write_workers
+from amqp_broker.system_client import SystemClient
+from amqp_broker.testing.embedded import BrokerStartError
+from tests.server.worker_load import LASTING, homes_of, process_of, until
+
+QUEUES = tuple(f"q{number}" for number in range(12))
+WRONG_SETTING = 2
+
+
+async def publish(url: str, bodies: Iterable[bytes]) -> None:
+    """To all queues, which are declared if need be."""
+    async with await aio_pika.connect(url) as connection, await connection.channel() as channel:
+        for name in (*QUEUES, "lasting"):
+            await channel.declare_queue(name, durable=True, arguments=LASTING if name == "lasting" else None)
+            for body in bodies:
+                message = aio_pika.Message(body, delivery_mode=2)
+                assert await channel.default_exchange.publish(message, name, timeout=30)
+
+
+async def look(url: str, bodies: list[bytes]) -> None:
+    """All queues have these, and keep them."""
+    async with await aio_pika.connect(url) as connection, await connection.channel() as channel:
+        for name in (*QUEUES, "lasting"):
+            queue = await channel.get_queue(name)
+            got = [await queue.get(timeout=30) for _ in bodies]
+            assert [each.body for each in got] == bodies, name
+            assert await queue.get(fail=False) is None, name
+            await got[-1].nack(multiple=True, requeue=True)
+
+
+def move(url: str, name: str, home: str) -> None:
+    with SystemClient(url) as client:
+        client.request("queue.rehome", vhost="/", name=name, home=home)
+
+
+def own_name(url: str) -> str:
+    """Of the node that is asked."""
+    with SystemClient(url) as client:
+        return str(client.request("statistics")["statistics"]["node"]).partition("/")[0]
+
+
+def test_more_workers_and_fewer_have_all_that_queues_had_where_they_moved(tmp_path: Path) -> None:
+    with amqp_broker.running(tmp_path, workers=2) as broker:
+        node = own_name(broker.url)
+        asyncio.run(publish(broker.url, [b"1", b"2"]))
+        homes = homes_of(broker.url)
+        assert {homes[name] for name in QUEUES} == {node, f"{node}/1"}
+        for name in QUEUES[:6]:  # to the other one
+            move(broker.url, name, node if homes[name] != node else f"{node}/1")
+    with amqp_broker.running(tmp_path, workers=1) as broker:
+        asyncio.run(look(broker.url, [b"1", b"2"]))
+        left = [name for name in QUEUES if homes_of(broker.url)[name] == f"{node}/1"]
+        move(broker.url, left[0], node)
+    with amqp_broker.running(tmp_path, workers=3) as broker:
+        asyncio.run(look(broker.url, [b"1", b"2"]))
+        asyncio.run(publish(broker.url, [b"3"]))
+        for number, name in enumerate(QUEUES):
+            home = f"{node}/{number % 3}".removesuffix("/0")
+            if homes_of(broker.url)[name] != home:
+                move(broker.url, name, home)
+    with amqp_broker.running(tmp_path, workers=1) as broker:
+        asyncio.run(look(broker.url, [b"1", b"2", b"3"]))
+        for name, home in homes_of(broker.url).items():
+            if home not in (node, ""):
+                move(broker.url, name, node)
+        asyncio.run(until(lambda: not read_workers(tmp_path), "a worker that holds nothing stays"))
+    assert not any((tmp_path / "workers").iterdir())
+    with amqp_broker.running(tmp_path, workers=1) as broker:
+        asyncio.run(look(broker.url, [b"1", b"2", b"3"]))
+
+
+def test_a_copy_of_the_folder_has_all_workers(tmp_path: Path) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    with amqp_broker.running(data, workers=2) as broker:
+        asyncio.run(publish(broker.url, [b"1", b"2"]))
+    shutil.copytree(data, backup)
+    with amqp_broker.running(data, workers=2) as broker:
+        asyncio.run(publish(broker.url, [b"3"]))
+    shutil.rmtree(data)
+    backup.rename(data)
+    with amqp_broker.running(data, workers=2) as broker:
+        asyncio.run(look(broker.url, [b"1", b"2"]))
+
+
+def test_a_worker_whose_folder_is_lost_does_not_begin_anew_by_itself(tmp_path: Path) -> None:
+    with amqp_broker.running(tmp_path, workers=2) as broker:
+        asyncio.run(publish(broker.url, [b"1"]))
+    assert read_begun(tmp_path) == [1]
+    folder = tmp_path / "workers" / "1"
+    kept = folder.rename(tmp_path / "kept")
+    line = f"{folder}: worker 1 was served from this folder, and it is gone"
+    with pytest.raises(BrokerStartError, match=line) as said:
+        amqp_broker.running(tmp_path, workers=2).start()
+    assert said.value.status == WRONG_SETTING
+    assert said.value.log.strip().count("\n") == 0, "one line"
+    kept.rename(folder)
+    with amqp_broker.running(tmp_path, workers=2) as broker:
+        asyncio.run(look(broker.url, [b"1"]))
+    shutil.rmtree(folder)
+    with amqp_broker.running(tmp_path, workers=2, recover=True) as broker:
+        assert "worker 1 has lost its folder, and what its queues held: it begins anew" in broker.logs
+        asyncio.run(publish(broker.url, [b"2"]))
+    with amqp_broker.running(tmp_path, workers=2) as broker:
+        assert read_begun(tmp_path) == [1]
+
+
+def test_a_worker_whose_folder_goes_while_it_runs_ends_the_node(tmp_path: Path) -> None:
+    async def lose() -> None:
+        with amqp_broker.running(tmp_path, workers=2) as broker:
+            process = process_of(tmp_path, 1)
+            (tmp_path / "workers" / "1").rename(tmp_path / "kept")
+            os.kill(process, signal.SIGKILL)
+            await until(lambda: not broker.is_running, "it goes on without what it had confirmed")
+            assert broker.process.poll() == 1
+            assert "worker 1 was served from this folder, and it is gone" in broker.logs
+
+    asyncio.run(lose())
+
+
+def test_a_worker_that_was_never_ready_may_begin(tmp_path: Path) -> None:
+    with amqp_broker.running(tmp_path, workers=1):
+        pass
+    write_workers(tmp_path, [1])
+    with amqp_broker.running(tmp_path, workers=2) as broker:
+        asyncio.run(publish(broker.url, [b"1"]))
+
+
+def test_a_worker_that_starts_later_has_read_again_what_the_others_have(tmp_path: Path) -> None:
+    async def reload() -> None:
+        with amqp_broker.running(tmp_path, workers=2) as broker:
+
+            def said(times: int) -> bool:
+                return broker.logs.count("SIGHUP: reloaded") == times
+
+            os.kill(broker.process.pid, signal.SIGHUP)
+            await until(lambda: said(2), "not all workers have read it")
+            os.kill(process_of(tmp_path, 1), signal.SIGKILL)
+            await until(lambda: said(3), "who starts again has what was read at the start of the node")
+            assert "a restart is needed" not in broker.logs
+
+    asyncio.run(reload())
+
+
+@pytest.mark.parametrize("killed", [(1,), (0,), (0, 1)], ids=str)
+def test_a_node_stops_in_peace_while_workers_start_again(killed: tuple[int, ...], tmp_path: Path) -> None:
+    async def stop() -> None:
+        with amqp_broker.running(tmp_path, workers=2) as broker:
+            await publish(broker.url, [b"1"])
+            processes = [process_of(tmp_path, number) for number in (0, 1)]
+            for number in killed:
+                os.kill(processes[number], signal.SIGKILL)
+            lines = [f"worker {number} was killed by signal 9; it is started again" for number in killed]
+            await until(lambda: all(line in broker.logs for line in lines), "nobody starts them again")
+            broker.process.terminate()
+            await until(lambda: not broker.is_running, "it does not stop")
+            assert broker.process.poll() == 0, broker.logs
+            assert "does not stop" not in broker.logs
+            assert "Traceback" not in broker.logs
+        with amqp_broker.running(tmp_path, workers=2) as broker:
+            await look(broker.url, [b"1"])
+
+    asyncio.run(stop())
