@@ -56,6 +56,7 @@ from amqp_broker.management.kept_totals import KeptTotals
 from amqp_broker.management.node_counts import NodeCounts
 from amqp_broker.management.node_facts import NodeFacts
 from amqp_broker.management.system import System
+from amqp_broker.queue_types.quorum.group_places import GroupPlaces
 from amqp_broker.queue_types.quorum.groups import QuorumGroups
 from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
 from amqp_broker.queue_types.stream.page_exchange import PageExchange
@@ -65,6 +66,7 @@ from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
+from amqp_broker.settings.workers import node_of_worker
 from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.disk_counts import DiskCounts
 from amqp_broker.turn.file_work import FileWork
@@ -299,12 +301,13 @@ class Node:
         self._frames = outbox.frames
         port = JournalPort(self.store)
         settings = config.raft_settings(config.memory_budget_bytes)
-        host = RaftHost(config.node_name, port, settings, RandomSource(random_bytes), outbox)
+        # A member of a group is a node: all of its processes have the name of worker 0 there.
+        host = RaftHost(node_of_worker(config.node_name), port, settings, RandomSource(random_bytes), outbox)
         self._raft = host
         self.tenants.register_raft(host.receive_peer)
         self.transfers = Transfers(host, self.tenants)
         self.groups = QuorumGroups(
-            config, host, self.tenants, self.transfers, broker, self.clock,
+            config, host, GroupPlaces(config, host), self.tenants, self.transfers, broker, self.clock,
             lambda: self.replication.is_ready, lambda: self.replication.is_alone,
         )  # fmt: skip
         self.replication = Replication(

@@ -151,6 +151,11 @@ class RaftHost:
         recovered = self._recovered.get(group_id)
         return recovered.configuration.voters if recovered is not None else ()
 
+    def has_recovered(self, group_id: int) -> bool:
+        """Whether the journal has more of a group than the torn beginning of its first record."""
+        recovered = self._recovered.get(group_id)
+        return recovered is not None and not recovered.is_nothing
+
     def open_group(
         self, group_id: int, machine: Machine, members: Sequence[str], now: int, placer: Placer | None = None
     ) -> Group:

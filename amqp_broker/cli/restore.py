@@ -18,6 +18,7 @@ from amqp_broker.links.generation import FIRST, next_generation
 from amqp_broker.links.members_file import KnownMembers, read_members, write_members
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.stored_groups import StoredGroups
+from amqp_broker.server.workers_file import read_stored
 from amqp_broker.settings.kinds import MemberAddress, parse_address
 from storage.disk import FileDisk
 from storage.errors import StorageError
@@ -46,6 +47,10 @@ def restore(data_dir: str, node_name: str | None, replaces: bool) -> None:
     disk = FileDisk(folder)
     try:
         disk.lock()
+        if groups := read_stored(folder).groups:
+            raise click.ClickException(
+                f"{folder}: it is of a node that is alone: its workers have the logs of groups {sorted(groups)}"
+            )
         known = read_members(disk)
         name = node_name or (known.node if known is not None else "")
         if not name:

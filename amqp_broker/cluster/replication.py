@@ -27,7 +27,7 @@ from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.feed import FeedFollower, FeedSource, FollowedGroup
 from amqp_broker.metadata.machine import Batch, MetadataMachine, Projection
 from amqp_broker.metadata.stream import MetadataStream, Proposal, Then
-from amqp_broker.settings.workers import are_beside, node_of_worker, worker_number
+from amqp_broker.settings.workers import are_beside, node_of_worker, worker_name, worker_number
 from queues.quorum.session import session_above
 from queues.store import MessageStore
 from raft.errors import FolderGivenUp
@@ -59,6 +59,9 @@ class QueueGroups(Protocol):
 
     def open(self, members: tuple[str, ...], now: int) -> None:
         """After the journal was read. members: see RaftHost.open_group."""
+
+    def is_here(self, group_id: int) -> bool:
+        """Whether this process has the log of a group."""
 
     def peer_connected(self, name: str, now: int) -> None:
         """A link to a member is there."""
@@ -179,8 +182,8 @@ class Replication:
 
     @property
     def own_node(self) -> str:
-        """This node's name in its groups."""
-        return self.host.node_id
+        """The name of this process: the node's, as it has that in its groups, and which of the workers it is."""
+        return worker_name(self.host.node_id, self._config.worker)
 
     @property
     def metadata_group(self) -> Group:
@@ -259,17 +262,17 @@ class Replication:
             raise FolderGivenUp(self._memory.reason)
         names = tuple(member.name for member in config.cluster)
         if not names:
-            names = (self._name_of_old(config.node_name),)
+            own = node_of_worker(config.node_name)
+            names = (own if config.worker else self._name_of_old(own),)
             self.host.rename(names[0])
         self._check_folder()
         bootstrap = () if config.cluster_join else names
         if config.recover:
             self.host.salvage_damaged()
+        self._groups.open(bootstrap, now)
         if self._follower is not None:
-            self._groups.open((), now)
             self._leader = self.metadata_group.leader
         else:
-            self._groups.open(bootstrap, now)
             self._metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
         group = self.metadata_group
         for line in self.host.losses:
@@ -311,18 +314,36 @@ class Replication:
         return name
 
     def _check_folder(self) -> None:
-        """The folder has to be this node's, with as many groups. Raises StorageError."""
-        voters, groups = self.host.recovered_voters(0), self.host.recovered_groups
-        if len(voters) == 1 and voters[0] != self.own_node:
-            raise StorageError(
-                f"this folder belongs to node {voters[0]}, and node_name is {self.own_node}: start it under the name "
-                f"that it has, in `cluster` too"
-            )
+        """The folder has to be this node's, with as many groups, and those that it is to have. Raises StorageError."""
+        groups, own = self.host.recovered_groups, self.host.node_id
+        for group_id in sorted(groups):
+            voters = self.host.recovered_voters(group_id)
+            if len(voters) == 1 and voters[0] != own and (not group_id or self._config.worker):
+                raise StorageError(
+                    f"this folder belongs to node {voters[0]}, and node_name is {own}: start it under the name "
+                    f"that it has, in `cluster` too"
+                )
+            self._check_place(group_id, bool(voters))
         lacks_some = bool(groups) and max(groups) < self._config.queue_groups
         if groups and max(groups) != self._config.queue_groups and not (lacks_some and self._config.recover):
             raise StorageError(
                 f"this folder has {max(groups)} groups for quorum queues, and queue_groups is "
                 f"{self._config.queue_groups}: start it with --queue-groups {max(groups)}"
+            )
+
+    def _check_place(self, group_id: int, has_voters: bool) -> None:
+        """A group of which the folder has something is to be here, and only here. Raises StorageError."""
+        config, is_here = self._config, not group_id or self._groups.is_here(group_id)
+        if has_voters and not is_here:
+            raise StorageError(
+                f"this folder has the log of group {group_id} of quorum queues and streams, and by the file WORKERS "
+                f"another worker has it: restore the whole data folder from a copy"
+            )
+        is_alone = not (config.cluster or config.cluster_listen or self.host.goes_on_alone)
+        if is_alone and is_here and self.host.has_recovered(group_id) and not has_voters:
+            raise StorageError(
+                f"this folder has no log of group {group_id} of quorum queues and streams, and by the file WORKERS no "
+                f"other worker has it: restore the whole data folder from a copy"
             )
 
     def _started(self, result: object) -> None:

@@ -62,9 +62,10 @@ from amqp_broker.server.worker import (
     WORD,
     Seat,
 )
-from amqp_broker.server.workers_file import folder_of, read_workers, write_workers
+from amqp_broker.server.workers_file import folder_of, read_stored, read_workers, write_workers
 from amqp_broker.settings.kinds import AUTO, MIB, Address
 from amqp_broker.settings.workers import worker_name
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,8 +186,15 @@ class Supervisor:
         self._plain = bind_all(config.listen, "--listen")
         self._secure = bind_all(config.tls_listen, "--tls-listen")
         self._management = ManagementProcess(config)
-        known = read_workers(config.data_dir)
-        numbers = sorted({*range(self._count), *known})
+        stored = read_stored(config.data_dir)
+        self._group_workers = stored.group_workers()
+        if stored.groups and (config.cluster or config.cluster_listen):
+            listed = ", ".join(map(str, stored.groups))
+            raise StorageError(
+                f"{config.data_dir}: the groups {listed} of quorum queues and streams are at other workers than worker 0 "
+                f"(spread_groups), which only a node that is alone may have: start it without cluster and cluster_listen"
+            )
+        numbers = sorted({*range(self._count), *stored.numbers})
         self._links = bind_all(_LOOPBACK * len(numbers), "--workers")
         for each in self._links:
             each.listen(_BACKLOG)
@@ -349,6 +357,7 @@ class Supervisor:
             workers=self._count,
             worker=number,
             worker_processes=len(self.workers),
+            group_workers=self._group_workers,
             memory_budget_bytes=min(config.memory_budget_bytes, budget),
             max_partial_messages_bytes=max(MIB, config.max_partial_messages_bytes // len(self.workers)),
             max_connections=-(-config.max_connections // self._count),
@@ -413,6 +422,7 @@ class Supervisor:
         self._node = name
         others = [number for number in self.workers if number]
         write_workers(self._config.data_dir, others)
+        self._group_workers = read_stored(self._config.data_dir).group_workers()  # worker 0 says it of a new folder
         for number in others:
             worker = self.workers[number]
             if not worker.is_running and not worker.is_empty:

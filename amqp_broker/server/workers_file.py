@@ -1,20 +1,40 @@
-"""WORKERS: which folders of a data folder are those of its workers. JSON: {"version": 1, "workers": [1, 2, 3]}.
+"""WORKERS: which folders of a data folder are those of its workers, and which of them have logs of groups of queues.
 
-The data folder itself is worker 0's; DIR/workers/K is like it.
+    {"version": 1, "workers": [1, 2, 3]}
+    {"version": 2, "workers": [1, 2, 3], "groups": {"1": 1, "2": 2}}    the groups that are not worker 0's
+
+The data folder itself is worker 0's; DIR/workers/K is like it. Programs of the version before read version 1, which is
+written while all groups are worker 0's.
+
+Invariant: a log is where this says, and is never moved.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.errors import StorageError
 
 WORKERS_FILE: Final = "WORKERS"
 _FOLDER: Final = "workers"
-_VERSION: Final = 1
+_WITHOUT_GROUPS: Final = 1
+_VERSION: Final = 2
+
+
+class StoredWorkers(NamedTuple):
+    """numbers: of the workers that have folders, besides worker 0. groups: which of them has the log of a group, for
+    those groups that are not worker 0's."""
+
+    numbers: list[int]
+    groups: dict[int, int]
+
+    def group_workers(self) -> tuple[int, ...]:
+        """The worker of each group, from group 1 to the last that is not worker 0's."""
+        return tuple(self.groups.get(group, 0) for group in range(1, max(self.groups, default=0) + 1))
 
 
 def folder_of(data_dir: Path, number: int) -> Path:
@@ -30,31 +50,52 @@ def node_of_folder(folder: Path) -> Path:
     return node if is_workers else folder
 
 
-def read_workers(data_dir: Path) -> list[int]:
-    """The workers that have folders, besides worker 0. Raises StorageError for a file that cannot be read."""
+def read_stored(data_dir: Path) -> StoredWorkers:
+    """What it says. Raises StorageError for a file that cannot be read."""
     path = data_dir / WORKERS_FILE
     try:
         said = json.loads(path.read_bytes())
         version, workers = said["version"], [int(each) for each in said["workers"]]
+        groups = {int(group): int(worker) for group, worker in dict(said.get("groups", {})).items()}
     except (FileNotFoundError, NotADirectoryError):  # whoever opens the folder says what is wrong with it
-        return []
+        return StoredWorkers([], {})
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"it does not say which workers there are ({error}): restore it from a copy"
         raise StorageError(f"{path}: {why}") from None
-    if version != _VERSION:
+    if version not in (_WITHOUT_GROUPS, _VERSION):
         raise StorageError(f"{path}: version {version}, and this program reads {_VERSION}: start a newer one")
-    return workers
+    _check_groups(path, workers, groups)
+    return StoredWorkers(workers, groups)
 
 
-def write_workers(data_dir: Path, workers: list[int]) -> None:
-    """Have it on the disk. Without workers there is no such file. Raises OSError."""
+def _check_groups(path: Path, workers: list[int], groups: Mapping[int, int]) -> None:
+    for group, worker in groups.items():
+        if worker not in workers:
+            why = f"group {group} is said to be worker {worker}'s, which is none of {workers}: restore it from a copy"
+            raise StorageError(f"{path}: {why}")
+
+
+def read_workers(data_dir: Path) -> list[int]:
+    """The workers that have folders, besides worker 0. Raises StorageError for a file that cannot be read."""
+    return read_stored(data_dir).numbers
+
+
+def write_workers(data_dir: Path, workers: list[int], groups: Mapping[int, int] | None = None) -> None:
+    """Have it on the disk. Without workers there is no such file. groups: None: as they are. Raises OSError; StorageError
+    where a worker is to go that has the log of a group."""
     path = data_dir / WORKERS_FILE
-    if sorted(workers) == read_workers(data_dir):
+    known = read_stored(data_dir)
+    written = StoredWorkers(sorted(workers), known.groups if groups is None else dict(groups))
+    if written == known:
         return
+    _check_groups(path, written.numbers, written.groups)
+    said: dict[str, object] = {"version": _WITHOUT_GROUPS, "workers": written.numbers}
+    if written.groups:
+        said |= {"version": _VERSION, "groups": {str(group): worker for group, worker in written.groups.items()}}
     if workers:
         new = path.with_suffix(".new")
         with open(new, "wb") as file:
-            file.write(json.dumps({"version": _VERSION, "workers": sorted(workers)}).encode() + b"\n")
+            file.write(json.dumps(said).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)

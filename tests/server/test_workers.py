@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from pathlib import Path
@@ -17,7 +18,7 @@ from amqp_broker.client import Connection
 from amqp_broker.client.errors import ClientError
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import QueueDeclare
-from amqp_broker.server.workers_file import read_workers, write_workers
+from amqp_broker.server.workers_file import StoredWorkers, read_stored, read_workers, write_workers
 from amqp_broker.system_client import SystemClient
 from storage.errors import StorageError
 from tests.server.worker_load import (
@@ -281,11 +282,31 @@ def test_a_worker_that_cannot_start_ends_the_node(tmp_path: Path) -> None:
     asyncio.run(die())
 
 
-@pytest.mark.parametrize("text", ["{", '{"version": 2, "workers": [1]}', '{"version": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", '{"version": 3, "workers": [1]}', '{"version": 1}', '{"version": 2, "workers": [1], "groups": {"1": 2}}',
+     '{"version": 2, "workers": [1], "groups": 3}'],
+)  # fmt: skip
 def test_a_file_of_workers_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "WORKERS").write_text(text)
     with pytest.raises(StorageError, match="WORKERS: "):
         read_workers(tmp_path)
+
+
+def test_the_file_of_workers_says_who_has_the_logs_of_groups(tmp_path: Path) -> None:
+    write_workers(tmp_path, [1, 2], {1: 1, 3: 2})
+    assert read_stored(tmp_path) == StoredWorkers([1, 2], {1: 1, 3: 2})
+    write_workers(tmp_path, [3, 1, 2])
+    assert read_stored(tmp_path) == StoredWorkers([1, 2, 3], {1: 1, 3: 2})
+    assert json.loads((tmp_path / "WORKERS").read_text())["version"] == 2
+    with pytest.raises(StorageError, match="group 3 is said to be worker 2's"):
+        write_workers(tmp_path, [1, 3])
+    assert read_stored(tmp_path).numbers == [1, 2, 3]
+
+
+def test_the_file_of_workers_is_as_the_version_before_knows_it_without_groups(tmp_path: Path) -> None:
+    write_workers(tmp_path, [1, 2])
+    assert json.loads((tmp_path / "WORKERS").read_text()) == {"version": 1, "workers": [1, 2]}
 
 
 def test_the_file_of_workers_is_there_while_there_are_some(tmp_path: Path) -> None:
