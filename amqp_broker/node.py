@@ -32,6 +32,7 @@ from amqp_broker.channel.confirms import Confirming
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.channel.publisher import Publisher
 from amqp_broker.channel.services import ChannelServices
+from amqp_broker.cluster.group_places import GroupPlaces
 from amqp_broker.cluster.journal_port import JournalPort, RandomSource
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.replication import Replication
@@ -56,7 +57,6 @@ from amqp_broker.management.kept_totals import KeptTotals
 from amqp_broker.management.node_counts import NodeCounts
 from amqp_broker.management.node_facts import NodeFacts
 from amqp_broker.management.system import System
-from amqp_broker.queue_types.quorum.group_places import GroupPlaces
 from amqp_broker.queue_types.quorum.groups import QuorumGroups
 from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
 from amqp_broker.queue_types.stream.page_exchange import PageExchange
@@ -305,9 +305,11 @@ class Node:
         host = RaftHost(node_of_worker(config.node_name), port, settings, RandomSource(random_bytes), outbox)
         self._raft = host
         self.tenants.register_raft(host.receive_peer)
-        self.transfers = Transfers(host, self.tenants)
+        places = GroupPlaces(config, host, broker.metadata)
+        host.route_with(places)
+        self.transfers = Transfers(host, self.tenants, places.process_of)
         self.groups = QuorumGroups(
-            config, host, GroupPlaces(config, host), self.tenants, self.transfers, broker, self.clock,
+            config, host, places, self.tenants, self.transfers, broker, self.clock,
             lambda: self.replication.is_ready, lambda: self.replication.is_alone,
         )  # fmt: skip
         self.replication = Replication(
@@ -329,6 +331,7 @@ class Node:
             self.tenants,
             self.transfers,
             self.broker.metadata,
+            places,
             self.timers,
             lambda: self.is_ready,
             self._why_not_leading,
@@ -416,8 +419,9 @@ class Node:
         self._projection.go_live()
         self.groups.compare(now)
         self.remote_queues.start(now)
-        if not self.config.worker:  # who is a member, and in which group, is the node's: its worker 0 sees to it
+        if self.groups.places.has_groups:
             self.membership.start(now)
+        if not self.config.worker:
             self.acquaintances.joined(self.replication.last_applied)
         self.leases.start(now)
         self.alarms.start(now)

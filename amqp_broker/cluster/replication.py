@@ -3,7 +3,8 @@
     group 0      the metadata (metadata/machine.py); `propose` puts commands into this node's stream
     groups 1..N  quorum queues (queue_types/quorum/groups.py), which hear of the same inputs
 
-A worker k of a node has no group 0: it follows what worker 0 applies (metadata/feed.py), and is a guest of the others.
+A worker k of a node has no group 0: it follows what worker 0 applies (metadata/feed.py), and is a guest of the groups
+that another worker has (group_places.py).
 
 It knows no sockets: frames of peers come in through `receive_peer` and go out through `end_turn`.
 
@@ -15,7 +16,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
 from amqp_broker.links.acquaintances import Acquaintances
@@ -60,8 +61,15 @@ class QueueGroups(Protocol):
     def open(self, members: tuple[str, ...], now: int) -> None:
         """After the journal was read. members: see RaftHost.open_group."""
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether this process has the log of one."""
+
     def is_here(self, group_id: int) -> bool:
         """Whether this process has the log of a group."""
+
+    def processes(self, members: Mapping[int, Iterable[str]]) -> Iterable[str]:
+        """Those that have groups at these members of them."""
 
     def peer_connected(self, name: str, now: int) -> None:
         """A link to a member is there."""
@@ -278,6 +286,7 @@ class Replication:
         for line in self.host.losses:
             log.warning("the journal is damaged: %s", line)
         self.read_index = group.last_applied
+        self.host.reroute()
         self._take_level(self.level)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, group.entries)
@@ -286,10 +295,15 @@ class Replication:
         self._expect_workers(now)
         self._store.count_elsewhere(self.host.live_bytes)
         self._begin(None)
-        if config.worker:
-            return
+        if config.worker and not self._groups.has_groups:
+            return  # it has promised nobody anything
         if config.cluster_listen or config.others or not self.is_alone or self.host.goes_on_alone:
             self.acquaintances.open(self._timers, now)
+
+    def to_be_heard(self) -> Iterable[str]:
+        """The processes that may know what this one has promised: those with which it has groups."""
+        known = {each.group_id: (*each.members, *each.learners) for each in self._raft_groups.values()}
+        return self._groups.processes(known)
 
     def recorded_members(self) -> Mapping[str, str]:
         """The members by the metadata, as far as this node knows them."""
@@ -565,6 +579,7 @@ class Replication:
             self.stream.reopen(self._session_above(session))  # of an earlier run, when the clock was ahead
         is_own = origin == self.own_node and session == self.stream.session
         if command["op"] == "member.remove":
+            self.host.reroute()
             self.acquaintances.member_removed(command["node"], index, self.clock.now)
             for hear in self._removal_watchers:
                 hear(command["node"], index)
@@ -572,6 +587,7 @@ class Replication:
             self.acquaintances.member_added(command["node"], index, self.clock.now)
         elif command["op"] == "member.workers":
             self._expect_workers(self.clock.now)
+            self.host.reroute()
         elif command["op"] == "level.raise":
             self._take_level(self.level)
             log.info("the cluster is at level %d: no member can go back to the version before", self.level)
@@ -588,6 +604,7 @@ class Replication:
         self._take_level(self.level)
         self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.clock.now)
         self._expect_workers(self.clock.now)
+        self.host.reroute()
         session = self.machine.session_of(self.own_node)
         if session > self.stream.session:
             self.stream.reopen(self._session_above(session))

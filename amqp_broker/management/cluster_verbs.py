@@ -1,8 +1,9 @@
 """ClusterVerbs: what administrators may ask about the cluster, and of it, over `amq.system` (system.py).
 
 Each node answers with what it knows itself: of the groups that it leads, how far the others are. Of groups that another
-one of its workers has, that one says it. What changes the cluster may be asked of any node: members are metadata, and who leads a group hears of a transfer from the node that was
-asked. An answer says that it is on its way; `cluster.status` says when it has happened.
+one of its workers has, that one says it. What changes the cluster may be asked of any node: members are metadata, and
+who leads a group hears of a transfer from the node that was asked. An answer says that it is on its way;
+`cluster.status` says when it has happened.
 """
 
 from __future__ import annotations
@@ -106,9 +107,8 @@ class ClusterVerbs:
         for each in sorted(self._replication.groups(), key=lambda each: each.group_id):
             rows[each.group_id] = self._describe_group(each)
             yield None
-        own = self._places.own_host
-        names = dict.fromkeys(self._places.process_of(group_id, own) for group_id in rows if not self._is_here(group_id))
-        answers = yield from self._peers.ask_all(names, _GROUPS_HERE, {}, request.asker)
+        others = self._places.others_with_groups
+        answers = yield from self._peers.ask_all(others, _GROUPS_HERE, {}, request.asker)
         for answer in answers.values():
             if answer is not None:
                 rows |= {row["group"]: row for row in answer.fields["groups"] if row["group"] in rows}
@@ -327,7 +327,7 @@ class ClusterVerbs:
 
     def _transfer(self, request: Request) -> Answer:
         """The group of a quorum queue is to be led by `node`."""
-        vhost, name, target = request.text("vhost"), request.text("queue"), request.text("node")
+        vhost, name, target = request.text("vhost"), request.text("queue"), node_of_worker(request.text("node"))
         queue = self._metadata.queue(vhost, name)
         if queue is None:
             raise ValueError(f"no queue '{name}' in vhost '{vhost}'")

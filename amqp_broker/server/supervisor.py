@@ -65,7 +65,6 @@ from amqp_broker.server.worker import (
 from amqp_broker.server.workers_file import folder_of, read_stored, read_workers, write_workers
 from amqp_broker.settings.kinds import AUTO, MIB, Address
 from amqp_broker.settings.workers import worker_name
-from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,12 +187,6 @@ class Supervisor:
         self._management = ManagementProcess(config)
         stored = read_stored(config.data_dir)
         self._group_workers = stored.group_workers()
-        if stored.groups and (config.cluster or config.cluster_listen):
-            listed = ", ".join(map(str, stored.groups))
-            raise StorageError(
-                f"{config.data_dir}: the groups {listed} of quorum queues and streams are at other workers than worker 0 "
-                f"(spread_groups), which only a node that is alone may have: start it without cluster and cluster_listen"
-            )
         numbers = sorted({*range(self._count), *stored.numbers})
         self._links = bind_all(_LOOPBACK * len(numbers), "--workers")
         for each in self._links:

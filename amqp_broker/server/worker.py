@@ -124,7 +124,7 @@ class WorkerSide(ClusterSide):
     def settle(self, disk: Disk) -> Config:
         """See ClusterSide. Worker 0 says of a new folder which worker has which groups, before there is any log."""
         config = super().settle(disk)
-        is_old = self._known is not None or disk.exists("journal") or bool(read_workers(config.data_dir))
+        is_old = disk.exists("journal") or bool(read_workers(config.data_dir))
         if config.worker or not config.spread_groups or is_old:
             return config
         workers = tuple(group % config.workers for group in range(1, config.queue_groups + 1))

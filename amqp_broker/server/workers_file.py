@@ -81,8 +81,8 @@ def read_workers(data_dir: Path) -> list[int]:
 
 
 def write_workers(data_dir: Path, workers: list[int], groups: Mapping[int, int] | None = None) -> None:
-    """Have it on the disk. Without workers there is no such file. groups: None: as they are. Raises OSError; StorageError
-    where a worker is to go that has the log of a group."""
+    """Have it on the disk. Without workers there is no such file. groups: None: as they are. Raises OSError;
+    StorageError where a worker is to go that has the log of a group."""
     path = data_dir / WORKERS_FILE
     known = read_stored(data_dir)
     written = StoredWorkers(sorted(workers), known.groups if groups is None else dict(groups))

@@ -643,8 +643,8 @@ class Config(ClusterConfig):
         BOOLEAN,
         False,
         NODE,
-        "The groups of quorum queues and streams of a new data folder are spread over its workers; without it all are "
-        "worker 0's. Only for a node that is alone, and is never to be one of a cluster.",
+        "The groups of quorum queues and streams of a new data folder are spread over its workers, and stay where they "
+        "are then; without it all are worker 0's.",
     )
     worker: int = setting(
         COUNT, 0, NODE, "Which of the workers this process is.", minimum=0, maximum=65535, is_hidden=True
@@ -720,9 +720,6 @@ class Config(ClusterConfig):
             raise self._refuse("tls_listen", "only together with tls_certificate and tls_key; set both")
         if self.tls_verify_client and self.tls_client_ca is None:
             raise self._refuse("tls_verify_client", "only together with tls_client_ca, the accepted authorities")
-        if self.spread_groups and (self.cluster or self.cluster_listen):
-            raise self._refuse("spread_groups", "false where there is cluster or cluster_listen: in a cluster all groups "
-                               "are worker 0's")
         if self.heartbeat_ms % SECOND:
             raise self._refuse("heartbeat", "whole seconds from 1s to 65535s, or off")
         if self.initial_frame_max > self.frame_max:

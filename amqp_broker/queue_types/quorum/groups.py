@@ -7,7 +7,7 @@ other they say at the end of the turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from amqp_broker.links.frame_kinds import FrameKind
@@ -17,10 +17,10 @@ from queues.quorum.machine import QueueGroupMachine
 from raft.host import RaftHost
 
 if TYPE_CHECKING:
+    from amqp_broker.cluster.group_places import GroupPlaces
     from amqp_broker.cluster.transfers import Transfers
     from amqp_broker.links.tenants import Tenants
     from amqp_broker.queue_types.quorum.group import GroupHost
-    from amqp_broker.queue_types.quorum.group_places import GroupPlaces
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
     from amqp_broker.turn.timings import Timings
@@ -34,9 +34,9 @@ _ASK_MS = 1000
 
 class QuorumGroups:
     """all: by number. is_active: there are quorum queues. is_busy: a group has something to do at the end of this turn.
-    places: which process has which. has_lists: groups are, or were, on some of the nodes only, or the node has workers. is_ready, is_alone: of the
-    node's metadata (Replication). pagers: the node's, for classic queues, and those of the groups. synced_position: up
-    to where the journal is on the disk."""
+    places: which process has which. has_lists: groups are, or were, on some of the nodes only, or the node has workers.
+    is_ready, is_alone: of the node's metadata (Replication). pagers: the node's, for classic queues, and those of the
+    groups. synced_position: up to where the journal is on the disk."""
 
     def __init__(
         self,
@@ -124,13 +124,13 @@ class QuorumGroups:
 
     def place_queue(self, next_queue_id: int, is_local: bool, size: int = 0) -> int:
         """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
-        of those that this node leads, as what is published here has one hop less then. Where it leads none, it asks to
-        lead the group, if that has no queue yet. size: on how many nodes it is to be, 0 for any number; see
-        `groups_of_size`."""
+        of those that this node leads, with any of its workers, as what is published here has one hop less then. Where
+        it leads none, it asks to lead the group, if that has no queue yet. size: on how many nodes it is to be, 0 for
+        any number; see `groups_of_size`."""
         groups, now = self.groups_of_size(size) if self.has_lists else self.all, self.clock.now
         if is_local and self.has_lists:  # of those that are here, too, if there are some
-            groups = {each: group for each, group in groups.items() if group.guest is None} or groups
-        led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
+            groups = {each: group for each, group in groups.items() if self._is_on_this_node(group)} or groups
+        led = [group_id for group_id, group in groups.items() if self._leads(group)] if is_local else []
         chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
         is_member = groups[chosen].guest is None
         is_new = is_member and not 0 <= now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
@@ -138,6 +138,15 @@ class QuorumGroups:
             self._asked_at = now
             self._transfers.request(chosen, self.places.own_host)
         return next_queue_id + (chosen - 1 - next_queue_id) % len(self.all)
+
+    def _is_on_this_node(self, group: QueueGroup) -> bool:
+        is_elsewhere = self.places.is_spread and not self.places.is_here(group.group_id)
+        return self.places.own_host in group.voters() if is_elsewhere else group.guest is None
+
+    def _leads(self, group: QueueGroup) -> bool:
+        """Whether this node leads a group, with any of its workers."""
+        leader = group.leader
+        return bool(group.raft.is_leader) or (leader is not None and node_of_worker(leader) == self.places.own_host)
 
     def groups_of_size(self, size: int) -> dict[int, QueueGroup]:
         """Those that are on so many nodes; where there are none, those that are on the next larger number; where all
@@ -209,9 +218,19 @@ class QuorumGroups:
             self.pagers.append(pager)
             self.all[group_id] = QueueGroup(raft, machine, pager, self, self._host, self._config, now)
 
+    @property
+    def has_groups(self) -> bool:
+        """See Replication's QueueGroups."""
+        return bool(self.places.has_groups)
+
     def is_here(self, group_id: int) -> bool:
         """See Replication's QueueGroups."""
         return bool(self.places.is_here(group_id))
+
+    def processes(self, members: Mapping[int, Iterable[str]]) -> Iterable[str]:
+        """See Replication's QueueGroups."""
+        places = self.places
+        return dict.fromkeys(places.process_of(group_id, name) for group_id, names in members.items() for name in names)
 
     def activate(self) -> None:
         """There is a quorum queue."""
