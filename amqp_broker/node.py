@@ -419,7 +419,7 @@ class Node:
         self._projection.go_live()
         self.groups.compare(now)
         self.remote_queues.start(now)
-        if self.groups.places.has_groups:
+        if self.groups.has_groups:
             self.membership.start(now)
         if not self.config.worker:
             self.acquaintances.joined(self.replication.last_applied)

@@ -107,11 +107,11 @@ class ClusterVerbs:
         for each in sorted(self._replication.groups(), key=lambda each: each.group_id):
             rows[each.group_id] = self._describe_group(each)
             yield None
-        others = self._places.others_with_groups
-        answers = yield from self._peers.ask_all(others, _GROUPS_HERE, {}, request.asker)
-        for answer in answers.values():
-            if answer is not None:
-                rows |= {row["group"]: row for row in answer.fields["groups"] if row["group"] in rows}
+        if others := self._places.others_with_groups:
+            answers = yield from self._peers.ask_all(others, _GROUPS_HERE, {}, request.asker)
+            for answer in answers.values():
+                if answer is not None:
+                    rows |= {row["group"]: row for row in answer.fields["groups"] if row["group"] in rows}
         return list(rows.values())
 
     def _serve(self, request: Request) -> Steps:

@@ -51,9 +51,11 @@ class Draining:
         self._default_pace = counts.config.drain_pace
         self._membership = counts.membership
         self._groups = counts.groups
+        self._places = counts.groups.places
         self._facts = counts.facts
         self._numbers, self._connections = counts.clients.numbers, counts.clients.connections
         self._broker = broker
+        self._metadata = broker.metadata
         self._background, self._timers, self._clock = broker.background, broker.timers, broker.clock
         self._replication = replication
         self._raft_groups = replication.host.groups
@@ -106,8 +108,8 @@ class Draining:
     def _with_groups(self, node: str, host: str) -> list[str]:
         """The workers of a node that have groups, worker 0 left out."""
         if node == host:
-            return list(self._groups.places.others_with_groups)
-        return [worker_name(node, each) for each in sorted({*self._broker.metadata.workers_of(node).groups} - {0})]
+            return list(self._places.others_with_groups)
+        return [worker_name(node, each) for each in sorted({*self._metadata.workers_of(node).groups} - {0})]
 
     def _serve_drain(self, request: Request) -> Steps:
         said = yield from self._drain_here(request)
@@ -167,7 +169,7 @@ class Draining:
 
     def _guard_here(self, request: Request) -> Steps:
         """Whether the others could go on if this node were stopped now."""
-        own, membership, places = self._replication.own_node, self._membership, self._groups.places
+        own, membership, places = self._replication.own_node, self._membership, self._places
         critical: set[int] = set()
         lag = leads = 0
         for group_id, group in self._raft_groups.items():

@@ -41,6 +41,7 @@ class QuorumView:
         self._vhosts = broker.vhosts
         self._clock = broker.clock
         self._groups = groups
+        self._places = groups.places
         self._all = replication.host.groups
         self._membership = membership
         self._peers = peers
@@ -59,7 +60,7 @@ class QuorumView:
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is of type {kind}, which is on one node only")
         found_group = self._groups.of(queue.queue_id)
         group, members = found_group.raft, found_group.members()
-        learners = [self._groups.places.process_of(group.group_id, each) for each in group.learners]
+        learners = [self._places.process_of(group.group_id, each) for each in group.learners]
         asked = [each for each in self._peers.others() if each in (*members, *learners)]
         answers = yield from self._peers.ask_all(asked, "raft", {"group": group.group_id}, request.asker)
         rows = [] if found_group.guest is not None else [self._describe(group)]

@@ -728,7 +728,7 @@ class QueueGroup(CommandSink):
             self._do_chores(now)
         else:
             leader = self.leader
-            if not self._groups.is_linked(leader):
+            if leader is None or not self._groups.is_linked(leader):
                 return
         if self._has_waited(now):
             guest = self.guest
