@@ -57,10 +57,10 @@ cdef class RaftHost:
     cdef int _enter(self, Group group) except -1
     @cython.locals(deadline="long long")
     cdef int _settle(self, Group group) except -1
-    @cython.locals(group=Group)
     cdef str _process_of(self, long long group_id, str member)
     cdef str _member_at(self, long long group_id, str process)
     cdef bint _is_here(self, long long group_id) except -1
+    @cython.locals(group=Group)
     cpdef int _post(self, str peer, object message) except -1
     cdef int _hold(self, str peer, bytes frame, long long position) except -1
     @cython.locals(next_at="long long")
