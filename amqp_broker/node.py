@@ -32,6 +32,7 @@ from amqp_broker.channel.confirms import Confirming
 from amqp_broker.channel.consumer_timeout import ConsumerTimeouts
 from amqp_broker.channel.publisher import Publisher
 from amqp_broker.channel.services import ChannelServices
+from amqp_broker.cluster.group_places import GroupPlaces
 from amqp_broker.cluster.journal_port import JournalPort, RandomSource
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.replication import Replication
@@ -65,6 +66,7 @@ from amqp_broker.resources.alarms import Alarms
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
+from amqp_broker.settings.workers import node_of_worker
 from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.disk_counts import DiskCounts
 from amqp_broker.turn.file_work import FileWork
@@ -303,12 +305,15 @@ class Node:
         self._frames = outbox.frames
         port = JournalPort(self.store)
         settings = config.raft_settings(config.memory_budget_bytes)
-        host = RaftHost(config.node_name, port, settings, RandomSource(random_bytes), outbox)
+        # A member of a group is a node: all of its processes have the name of worker 0 there.
+        host = RaftHost(node_of_worker(config.node_name), port, settings, RandomSource(random_bytes), outbox)
         self._raft = host
         self.tenants.register_raft(host.receive_peer)
-        self.transfers = Transfers(host, self.tenants)
+        places = GroupPlaces(config, host, broker.metadata)
+        host.route_with(places)
+        self.transfers = Transfers(host, self.tenants, places.process_of)
         self.groups = QuorumGroups(
-            config, host, self.tenants, self.transfers, broker, self.clock,
+            config, host, places, self.tenants, self.transfers, broker, self.clock,
             lambda: self.replication.is_ready, lambda: self.replication.is_alone,
         )  # fmt: skip
         self.replication = Replication(
@@ -330,6 +335,7 @@ class Node:
             self.tenants,
             self.transfers,
             self.broker.metadata,
+            places,
             self.timers,
             lambda: self.is_ready,
             self._why_not_leading,
@@ -417,8 +423,9 @@ class Node:
         self._projection.go_live()
         self.groups.compare(now)
         self.remote_queues.start(now)
-        if not self.config.worker:  # who is a member, and in which group, is the node's: its worker 0 sees to it
+        if self.groups.has_groups:
             self.membership.start(now)
+        if not self.config.worker:
             self.acquaintances.joined(self.replication.last_applied)
         self.leases.start(now)
         self.alarms.start(now)

@@ -22,6 +22,8 @@ cdef class RaftHost:
     cdef object _random_source
     cdef dict _recovered
     cdef dict _connected
+    cdef object _routes
+    cdef bint _is_routed
     cdef public dict dirty
     cdef readonly Outbox outbox
     cdef object _held
@@ -55,6 +57,9 @@ cdef class RaftHost:
     cdef int _enter(self, Group group) except -1
     @cython.locals(deadline="long long")
     cdef int _settle(self, Group group) except -1
+    cdef str _process_of(self, long long group_id, str member)
+    cdef str _member_at(self, long long group_id, str process)
+    cdef bint _is_here(self, long long group_id) except -1
     @cython.locals(group=Group)
     cpdef int _post(self, str peer, object message) except -1
     cdef int _hold(self, str peer, bytes frame, long long position) except -1

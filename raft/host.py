@@ -11,12 +11,14 @@ Invariants:
 1. The outbox: a message other than an Append or an install's chunk goes out when the journal is
    synced up to where its group had written when it was made.
 2. After RaftStopped nothing goes out, and everything raises it again.
+3. A member of a group is heard from the one process of it that has the group (routes.py), and from no other.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from raft.configuration import encode_name, make_configuration
 from raft.entry import MEMBERSHIP
@@ -45,6 +47,7 @@ from raft.messages import (
 from raft.outbox import Outbox
 from raft.progress import LAG_WEIGHT
 from raft.recovery import RecoveredGroup
+from raft.routes import Routes
 from raft.settings import NEVER, RaftSettings
 from raft.wire import decode, encode
 from storage.errors import StorageError
@@ -81,7 +84,9 @@ class RaftHost:
         self._port = port
         self._random_source = random
         self._recovered: dict[int, RecoveredGroup] = {}
-        self._connected: dict[str, None] = {}
+        self._connected: dict[str, None] = {}  # processes
+        self._routes: Routes | None = None
+        self._is_routed = False
         #: Groups that `end_turn` has something to do for.
         self.dirty: dict[int, Group] = {}
         self.outbox = outbox
@@ -111,6 +116,50 @@ class RaftHost:
         """Before groups are opened: what is on the disk is that of a node of this name."""
         encode_name(node_id)
         self.node_id = node_id
+
+    def route_with(self, routes: Routes) -> None:
+        """Before groups are opened: how members are reached."""
+        self._routes = routes
+        self.reroute()
+
+    def reroute(self) -> None:
+        """Members are reached in another way than before, maybe."""
+        self._is_routed = self._routes is not None and self._routes.is_needed
+        if not self._is_routed:
+            return
+        for group in self.groups.values():
+            role = group.member.role
+            if not isinstance(role, Leadership):
+                continue
+            for name, progress in role.progress.items():
+                is_connected = self._process_of(group.group_id, name) in self._connected
+                if is_connected != progress.is_connected:
+                    role.connected(name, is_connected)
+                    self.dirty[group.group_id] = group
+
+    def _process_of(self, group_id: int, member: str) -> str:
+        """Where a member is reached for a group."""
+        if not self._is_routed or self._routes is None:
+            return member
+        return self._routes.process_of(group_id, member)
+
+    def member_at(self, group_id: int, process: str) -> str:
+        """See `_member_at`."""
+        return self._member_at(group_id, process)
+
+    def _member_at(self, group_id: int, process: str) -> str:
+        """Whose member of a group speaks from a process; "" for nobody's."""
+        if not self._is_routed or self._routes is None:
+            return process
+        member = self._routes.member_of(process)
+        return member if self._routes.process_of(group_id, member) == process else ""
+
+    def _is_here(self, group_id: int) -> bool:
+        """Whether this process has a group."""
+        return not self._is_routed or self._routes is None or self._routes.is_here(group_id)
+
+    def _reaches(self, group_id: int, member: str) -> bool:
+        return self._process_of(group_id, member) in self._connected
 
     def salvage_damaged(self) -> None:
         """See `salvages`."""
@@ -151,6 +200,11 @@ class RaftHost:
         recovered = self._recovered.get(group_id)
         return recovered.configuration.voters if recovered is not None else ()
 
+    def has_recovered(self, group_id: int) -> bool:
+        """Whether the journal has more of a group than the torn beginning of its first record."""
+        recovered = self._recovered.get(group_id)
+        return recovered is not None and not recovered.is_nothing
+
     def open_group(
         self, group_id: int, machine: Machine, members: Sequence[str], now: int, placer: Placer | None = None
     ) -> Group:
@@ -178,13 +232,14 @@ class RaftHost:
             machine.restore(recovered.checkpoint.chunks)
             if lost:
                 log.write_again(recovered.checkpoint.chunks)
-            if self.goes_on_alone:
+            if self.goes_on_alone and members:
                 log.set_state(log.current_term + 1, self.node_id)
                 alone = make_configuration([self.node_id])
                 log.add(alone.encode(), log.last_index + 1, log.current_term, MEMBERSHIP)
         group.member = member = Member(
-            self.node_id, log, machine, self.settings, self._random_source, self._post, self._connected.__contains__
-        )
+            self.node_id, log, machine, self.settings, self._random_source, self._post,
+            partial(self._reaches, group_id),
+        )  # fmt: skip
         member.clock = self._clock
         member.now = now
         self.groups[group_id] = group
@@ -211,7 +266,7 @@ class RaftHost:
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def peer_connected(self, node_id: str, now: int) -> None:
-        """An authenticated link to a peer is there."""
+        """An authenticated link to a process of a peer is there."""
         self._advance(now)
         self._connected[node_id] = None
         self._connection_changed(node_id, True)
@@ -228,7 +283,7 @@ class RaftHost:
         for group in self.groups.values():
             role = group.member.role
             if isinstance(role, Leadership):
-                role.connected(node_id, is_connected)
+                role.connected(self._member_at(group.group_id, node_id), is_connected)
                 self.dirty[group.group_id] = group
 
     def receive_peer(self, node_id: str, frame: bytes, now: int) -> None:
@@ -258,7 +313,9 @@ class RaftHost:
 
     def _receive(self, node_id: str, message: GroupMessage) -> None:
         group = self.groups.get(message.group)
-        if group is not None:
+        if self._is_routed:
+            node_id = self._member_at(message.group, node_id) if self._is_here(message.group) else ""
+        if group is not None and node_id:
             self._enter(group)
             group.member.receive(node_id, message)
             self._settle(group)
@@ -268,13 +325,14 @@ class RaftHost:
         position = 0
         for group_id, term, commit_index, sent_index in beats:
             group = self.groups.get(group_id)
-            if group is None:
+            name = self._member_at(group_id, node_id)
+            if group is None or not name or not self._is_here(group_id):
                 continue
             member = group.member
             member.clock = self._clock
             member.now = self._now
             before = (member.commit_index, member.role, member.role.leader)
-            match_index = member.on_beat(node_id, term, commit_index)
+            match_index = member.on_beat(name, term, commit_index)
             if before != (member.commit_index, member.role, member.role.leader):
                 self._settle(group)
             if wants_reply:
@@ -290,9 +348,10 @@ class RaftHost:
     def _on_beat_replies(self, node_id: str, replies: list[BeatReply]) -> None:
         for group_id, term, sent_index, match_index in replies:
             group = self.groups.get(group_id)
-            if group is not None:
+            name = self._member_at(group_id, node_id)
+            if group is not None and name and self._is_here(group_id):
                 self._enter(group)
-                if group.member.on_beat_reply(node_id, term, sent_index, match_index):
+                if group.member.on_beat_reply(name, term, sent_index, match_index):
                     self._settle(group)
 
     def synced(self, position: int, now: int) -> None:
@@ -395,7 +454,8 @@ class RaftHost:
             for name, progress in role.progress.items():
                 if progress.is_connected:
                     progress.told_commit_index = commit_index
-                    beats.setdefault(name, []).append((group_id, term, commit_index, progress.sent_index))
+                    process = self._process_of(group_id, name)
+                    beats.setdefault(process, []).append((group_id, term, commit_index, progress.sent_index))
         for name, each in beats.items():
             self._put(name, encode(Heartbeat(each)))
 
@@ -430,7 +490,7 @@ class RaftHost:
             leading = role
             for name in leading.end_turn(self._disk_lag_ms):
                 beat = (group.group_id, leading.term, member.commit_index, leading.progress[name].sent_index)
-                notices.setdefault(name, []).append(beat)
+                notices.setdefault(self._process_of(group.group_id, name), []).append(beat)
             if leading.notice_at < self._notice_at:
                 self._notice_at = leading.notice_at
             position = log.position
@@ -525,6 +585,7 @@ class RaftHost:
 
     def _post(self, peer: str, message: GroupMessage) -> None:
         """A member's message to another one."""
+        peer = self._process_of(message.group, peer)
         if isinstance(message, Append):
             if self._encoded_append is not message:
                 self._encoded_append, self._encoded = message, encode(message)

@@ -135,8 +135,9 @@ def _link_of(row: JsonObject) -> str:
 
 def _group_row(row: JsonObject) -> tuple[str, ...]:
     lag = ", ".join(f"{name} {entries}" for name, entries in row["lag"].items())
+    worker = f" (worker {row['worker']})" if row.get("worker") else ""
     return (
-        f"{row['group']} {row['holds']}" if row["group"] == 0 else str(row["group"]),
+        f"{row['group']} {row['holds']}" if row["group"] == 0 else f"{row['group']}{worker}",
         row["leader"] or "none",
         str(row["term"]),
         str(row["commit_index"]),

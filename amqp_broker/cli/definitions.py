@@ -24,6 +24,7 @@ from amqp_broker.client.errors import ClientError
 from amqp_broker.management.definitions import DefinitionsError, export, plan_import
 from amqp_broker.management.definitions.comparing import KINDS, chosen
 from amqp_broker.node import Node
+from amqp_broker.server.workers_file import read_stored
 from amqp_broker.settings.config import Config
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from storage.disk import FileDisk
@@ -182,7 +183,8 @@ class StoppedNode:
         disk.lock()
         try:
             now = int(time.time() * 1000)
-            node = Node(Config(data_dir=self._folder), disk, now, secrets.token_bytes)
+            config = Config(data_dir=self._folder, group_workers=read_stored(self._folder).group_workers())
+            node = Node(config, disk, now, secrets.token_bytes)
             node.recover(now)
             if not node.is_ready:
                 members = ", ".join(node.members())

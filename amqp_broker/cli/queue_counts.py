@@ -171,9 +171,12 @@ class Counting:
             return []
         self.metadata = metadata
         places = _places(metadata)
-        if self._worker:
-            places = [place for place in places if place[4] == worker_name(node_of_worker(place[4]), self._worker)]
         counts, recovery = self._count_groups(), self._recovery
+        if self._worker:  # what lives there, and what is in the groups that it has
+            places = [
+                place for place in places
+                if place[4] == worker_name(node_of_worker(place[4]), self._worker) or place[3] in counts
+            ]  # fmt: skip
         try:
             notes = [decode_note(octets) for _, octets in recovery.notes.values()]
             staged = [note.queue_id(part) for note in notes for part in note.parts]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,9 @@ from amqp_broker.links.generation import FIRST, next_generation
 from amqp_broker.links.members_file import KnownMembers, read_members, write_members
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.stored_groups import StoredGroups
+from amqp_broker.server.workers_file import folder_of, read_stored
 from amqp_broker.settings.kinds import MemberAddress, parse_address
+from amqp_broker.settings.workers import worker_name
 from storage.disk import FileDisk
 from storage.errors import StorageError
 from storage.folder_format import FORMAT_FILE
@@ -26,6 +29,7 @@ from storage.inspect import inspect_folder
 
 if TYPE_CHECKING:
     from amqp_broker.node import Node
+    from amqp_broker.settings.config import Config
     from storage.disk import Disk
 
 
@@ -77,7 +81,11 @@ def go_on_alone(
     groups = stored.group_ids()
     if not groups:
         raise click.ClickException(f"{folder}: it holds nothing of a cluster")
-    node = Node(Config(data_dir=folder, node_name=name, queue_groups=max(groups)), disk, now, secrets.token_bytes)
+    workers = read_stored(folder).group_workers()
+    config = Config(data_dir=folder, node_name=name, queue_groups=max(groups), group_workers=workers)
+    for number in sorted({*workers} - {0}):
+        _go_on_at_worker(config, number, now)
+    node = Node(config, disk, now, secrets.token_bytes)
     node.go_on_alone()
     node.recover(now)
     broker, identity = node.broker, node.identity
@@ -96,6 +104,25 @@ def go_on_alone(
     known = KnownMembers(name, members, joins=False, generation=next_generation(generation, now), replaces=replaces)
     write_members(disk, known)
     return others
+
+
+def _go_on_at_worker(config: Config, number: int, now: int) -> None:
+    """The same with the groups that another worker of the node has."""
+    from amqp_broker.node import Node
+
+    folder = folder_of(config.data_dir, number)
+    disk = FileDisk(folder)
+    disk.lock()
+    try:
+        of_worker = replace(
+            config, node_name=worker_name(config.node_name, number), data_dir=folder, worker=number, worker_processes=2
+        )
+        node = Node(of_worker, disk, now, secrets.token_bytes)
+        node.go_on_alone()
+        node.recover(now)
+        _sync(node)
+    finally:
+        disk.close()
 
 
 def _take(stored: StoredGroups, segment: int, kind: int, payload: bytes) -> None:

@@ -23,6 +23,8 @@ Invariants:
    the metadata than itself. Otherwise a new member that leads could never tell it that there is one.
 7. Workers are no members: nobody adds, removes or releases them. Each process links with the workers of all others that
    the metadata name (`worker_addresses`), all behind the address of their member.
+8. A worker that has groups brings those that it leads to their members, and says to its worker 0 who is in them. What
+   worker 0 says and does for its node counts when all of them have said so.
 """
 
 from __future__ import annotations
@@ -38,13 +40,15 @@ from amqp_broker.links.tenants import head_of
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.group_placing import host_of, place_groups
 from amqp_broker.settings.kinds import Address, parse_address
-from amqp_broker.settings.workers import node_of_worker, worker_name
+from amqp_broker.settings.workers import are_beside, node_of_worker, worker_name
 from raft.membership import MembershipResult, TransferResult
+from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from amqp_broker.cluster.balance import Move
+    from amqp_broker.cluster.group_places import GroupPlaces
     from amqp_broker.cluster.replication import Replication
     from amqp_broker.cluster.transfers import Transfers
     from amqp_broker.links.tenants import Tenants
@@ -78,6 +82,7 @@ class Membership:
         tenants: Tenants,
         transfers: Transfers,
         metadata: Metadata,
+        places: GroupPlaces,
         timers: Timers,
         is_ready: Callable[[], bool],
         why_not_leading: Callable[[], str],
@@ -94,10 +99,10 @@ class Membership:
         self._acquaintances = replication.acquaintances
         self._transfers = transfers
         self._metadata = metadata
+        self._places = places
         self._timers = timers
         self._is_ready = is_ready
         self._why_not_leading = why_not_leading
-        self._own_host = node_of_worker(config.node_name)
         self._own_address = self._find_own_address()
         self._addresses: dict[str, Address] = {}
         self._calm_since: int | None = None
@@ -107,6 +112,7 @@ class Membership:
         self._released: dict[str, None] = {}  # whom this node has told so,
         self._leaving: dict[str, None] = {}  # and only now
         self._releasing: dict[str, None] = {}  # who has told this node so
+        self._at_workers: dict[str, dict[int, list[str]]] = {}  # who is in the groups that other workers have
         self._lonely_since: int | None = None
         self._heard: dict[str, tuple[int, dict[str, Address]]] = {}  # by who has said it: an index, and the members
         self._groupings: dict[str, tuple[int, list[str]]] = {}  # the same: an index, and who is in a group for certain
@@ -145,7 +151,7 @@ class Membership:
         self._own_workers, self._own_closing = numbers, closing
 
     def start(self, now: int) -> None:
-        """The node is ready."""
+        """The node is ready. At a worker k, for the groups that it has."""
         self._look(now)
         self._say_members(self._replication.linked_members())  # those that came before it could say anything
 
@@ -170,7 +176,7 @@ class Membership:
     def worker_addresses(self) -> dict[str, Address]:
         """Of the workers of the other members; at a worker k, which looks after no members, of these too. None below
         the level with which workers came: members of earlier versions do not know their names."""
-        metadata, others, host = self._metadata, self._config.others, self._own_host
+        metadata, others, host = self._metadata, self._config.others, self._places.own_host
         found: dict[str, Address] = {}
         if metadata.level < WORKERS or (not self._is_ready() and not self._config.worker):
             return found
@@ -201,16 +207,27 @@ class Membership:
         """There is a link to a node: it may have been away."""
         self._heard.pop(name, None)
         self._groupings.pop(name, None)
+        self._at_workers.pop(name, None)
         if name == node_of_worker(name) and not self._config.worker:
             self._say_members([name])
 
     def _say_members(self, names: Collection[str]) -> None:
-        recorded = self._metadata.members() if self._is_ready() else {}
+        recorded = self._metadata.members() if self._is_ready() and not self._config.worker else {}
         if recorded:
             index, grouped = self._said = self._what_to_say()
             octets = json.dumps({"index": index, "members": dict(recorded), "grouped": grouped}).encode()
             for name in names:
                 self._send_members(name, octets)
+
+    def _say_to_worker_0(self) -> None:
+        """Who is in the groups that this worker has."""
+        index, grouped = self._what_to_say()
+        groups = {
+            str(each.group_id): [*each.members, *each.learners]
+            for each in self._replication.groups() if self._places.is_here(each.group_id)
+        }  # fmt: skip
+        said = {"index": index, "members": {}, "grouped": grouped, "groups": groups}
+        self._send_members(self._places.own_host, json.dumps(said).encode())
 
     def _on_members(self, name: str, payload: bytes, now: int) -> None:
         try:
@@ -220,6 +237,8 @@ class Membership:
             self._heard[name] = (int(said["index"]), {each: there for each, there in members.items() if there})
             if grouped is not None:
                 self._groupings[name] = (int(said["index"]), list(grouped))
+            if "groups" in said and are_beside(name, self._replication.own_node):
+                self._at_workers[name] = {int(group): list(names) for group, names in said["groups"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             log.error("%s says who is a member in a way that is not understood: %s", name, error)
             return
@@ -237,13 +256,29 @@ class Membership:
     def grouped(self) -> dict[str, None]:
         """Everybody who is in a group, as far as this node knows."""
         groups = self._replication.groups()
-        return dict.fromkeys(name for group in groups for name in (*group.members, *group.learners))
+        found = dict.fromkeys(name for group in groups for name in (*group.members, *group.learners))
+        for said in self._at_workers.values():
+            found |= dict.fromkeys(name for names in said.values() for name in names)
+        return found
+
+    def _have_all_said(self) -> bool:
+        """Whether all workers of this node that have groups have said who is in them. At worker 0."""
+        return self._config.worker > 0 or all(name in self._at_workers for name in self._places.others_with_groups)
 
     def _what_to_say(self) -> tuple[int, list[str] | None]:
-        """Up to where the metadata are applied, and who is in a group; None while that may still be taken back."""
-        groups = self._replication.groups()
-        grouped = sorted(self.grouped()) if all(group.has_settled_members for group in groups) else None
-        return self._replication.last_applied, grouped
+        """Up to where the metadata are applied, and who is in a group; None while that may still be taken back. At
+        worker 0 of all of the node's groups."""
+        groups, index = self._replication.groups(), self._replication.last_applied
+        found = {name for group in groups for name in (*group.members, *group.learners)}
+        is_certain = all(group.has_settled_members for group in groups)
+        for name in () if self._config.worker else self._places.others_with_groups:
+            heard = self._groupings.get(name)
+            if heard is None:
+                is_certain = False
+            else:
+                index = min(index, heard[0])
+                found |= {*heard[1]}
+        return index, sorted(found) if is_certain else None
 
     def member_removed(self, name: str, index: int) -> None:
         """By the metadata, at this index."""
@@ -259,21 +294,32 @@ class Membership:
         rid = {other for other, (heard, found) in self._groupings.items() if heard >= since and name not in found}
         rid = {other for other in rid if self._replication.is_connected(other)}
         if grouped is not None and name not in grouped and index >= since:
-            rid.add(self._replication.own_node)
+            rid.add(self._places.own_host)
         return all(self._are_rid(group, rid) for group in self._replication.groups())
 
     def _are_rid(self, group: Group, rid: Collection[str]) -> bool:
         """Whether so many of a group are rid of somebody that it is certain. Of a group in which this node is not, all
         that the metadata name have to be: they may be fewer than its members are still."""
-        if group.members or not group.group_id:
-            return 2 * sum(other in rid for other in group.members) > len(group.members)
+        members = group.members or self._said_of(group.group_id)
+        if members or not group.group_id:
+            return 2 * sum(other in rid for other in members) > len(members)
         return all(other in rid for other in self.wanted(group.group_id))
 
     @property
     def is_settled(self) -> bool:
         """Whether no change of members is going on, as far as this node knows."""
         groups = [group for group in self._replication.groups() if not self.is_guest_of(group)]
-        return all({*group.members, *group.learners} == set(self.wanted(group.group_id)) for group in groups)
+        return all(
+            {*group.members, *group.learners, *self._said_of(group.group_id)} == set(self.wanted(group.group_id))
+            for group in groups
+        )
+
+    def _said_of(self, group_id: int) -> Collection[str]:
+        """Who is in a group that another worker of this node has, as that one has said it; nobody, if it has not."""
+        if self._places.is_here(group_id) or self._config.worker:
+            return ()
+        said = self._at_workers.get(self._places.process_of(group_id, self._places.own_host), {})
+        return said.get(group_id, ())
 
     def wanted(self, group_id: int) -> Collection[str]:
         """Who is to be in a group: those that the metadata name for it, or all nodes."""
@@ -281,7 +327,7 @@ class Membership:
 
     def is_guest_of(self, group: Group) -> bool:
         """Whether this node is not in a group, and is not to be."""
-        return group.is_outside and self._replication.own_node not in self.wanted(group.group_id)
+        return group.is_outside and self._places.own_host not in self.wanted(group.group_id)
 
     def _look(self, now: int) -> None:
         recorded = self._metadata.members()
@@ -289,20 +335,28 @@ class Membership:
             not recorded or self._level_of_all(recorded) > self._metadata.level
         )
         self._timers.at(now + (_FOUNDING_LOOK_MS if is_founding else LOOK_MS), self._look)
+        if recorded:
+            for group in self._replication.groups():
+                self._reconcile(group, recorded)
+        if self._config.worker:
+            self._say_to_worker_0()
+        else:
+            self._look_after_node(recorded, now)
+        if self._why_not_leading():
+            self.give_up_leading()
+        elif not self._config.worker:
+            self._spread_after_calm(now)
+
+    def _look_after_node(self, recorded: Mapping[str, str], now: int) -> None:
+        """What worker 0 does for its node."""
         self._register(recorded)
         self._raise_level(recorded)
         self._place_groups(recorded)
         if recorded:
-            for group in self._replication.groups():
-                self._reconcile(group, recorded)
             self._release(recorded)
             self._look_for_release(recorded, now)
         if self._look_at_addresses() or self._said != self._what_to_say():
             self._say_members(self._replication.linked_members())
-        if self._why_not_leading():
-            self.give_up_leading()
-        else:
-            self._spread_after_calm(now)
 
     def give_up_leading(self) -> None:
         """Nothing gets to the disk here, or the node is drained: as a follower it holds up nobody, and takes no more
@@ -314,6 +368,8 @@ class Membership:
 
     def _release(self, recorded: Mapping[str, str]) -> None:
         """Tell those who are in no group any more. Their links stay until the next look, so that they hear of it."""
+        if not self._have_all_said():
+            return
         grouped = self.grouped()
         linked = self._replication.linked_members()
         released = dict.fromkeys(name for name in linked if name not in recorded and name not in grouped)
@@ -381,13 +437,24 @@ class Membership:
             if own in recorded and address and recorded[own] != address:
                 replication.propose(commands.put_member(own, address))
             elif own in recorded and self._metadata.level >= WORKERS:
-                known = self._metadata.workers_of(own)
-                if (known.numbers, known.closing) != (self._own_workers, self._own_closing):
-                    replication.propose(commands.put_member_workers(own, self._own_workers, self._own_closing))
+                self._register_workers(own)
         elif replication.metadata_group.is_leader and (address or replication.is_clustered):
             others = self._config.others
             for name in replication.metadata_group.members:
                 replication.propose(commands.put_member(name, address if name == own else str(others.get(name, ""))))
+
+    def _register_workers(self, own: str) -> None:
+        """Raises StorageError where the cluster knows that other workers of this node have its groups."""
+        known, groups = self._metadata.workers_of(own), self._places.own_groups
+        if own in self._metadata.member_workers() and known.groups != groups:
+            raise StorageError(
+                f"by the file WORKERS of this folder the groups of quorum queues and streams are at the workers "
+                f"{groups or 0}, and the cluster knows them at {known.groups or 0}: restore the whole data folder from "
+                f"a copy, or have the node rejoin its cluster with a new one (amqp-broker cluster rejoin)"
+            )
+        if (known.numbers, known.closing) != (self._own_workers, self._own_closing):
+            replication = self._replication
+            replication.propose(commands.put_member_workers(own, self._own_workers, self._own_closing, groups))
 
     def _raise_level(self, recorded: Mapping[str, str]) -> None:
         """If all members are there and speak a later level, the cluster is at it from now on."""
@@ -426,7 +493,7 @@ class Membership:
         """The next step towards a group whose members are those recorded, if this node leads it. If somebody leads it
         who was removed, and does not know that because it has just started, this node asks to lead."""
         if not group.is_leader:
-            own, leader = self._replication.own_node, group.leader
+            own, leader = self._places.own_host, group.leader
             if leader is not None and leader not in recorded and own in recorded and own in group.members:
                 self._transfers.request(group.group_id, own)
             return
@@ -435,7 +502,7 @@ class Membership:
         missing = [name for name in wanted if name not in present]
         extra = [name for name in present if name not in wanted]
         if wanted is not recorded and missing:
-            missing.sort(key=self.is_linked, reverse=True)
+            missing.sort(key=lambda name: self._is_reached(group, name), reverse=True)
         if extra and self._metadata.has_group_lists:
             extra = [name for name in extra if self._leaves_majority(group, name)]
         if missing:
@@ -443,7 +510,7 @@ class Membership:
         elif wanted is not recorded and any(name in group.learners for name in wanted):
             return  # it has not caught up: nobody goes before it counts
         elif extra and 2 * sum(name in recorded for name in voters) >= len(voters):
-            own = self._replication.own_node
+            own = self._places.own_host
             others = [name for name in extra if name != own]
             if others:
                 self._tell(group, others[0], "remove", group.remove_member(others[0]))
@@ -454,7 +521,7 @@ class Membership:
         """Whether a majority of the others is linked, and has the log as far as it is needed: otherwise a removal would
         stop the group."""
         rest = [each for each in group.members if each != name]
-        linked = sum(1 for each in rest if self.is_linked(each))
+        linked = sum(1 for each in rest if self._is_reached(group, each))
         return 2 * linked > len(rest)
 
     def _tell(self, group: Group, name: str, what: str, result: MembershipResult) -> None:
@@ -467,7 +534,7 @@ class Membership:
     def hand_over(self, group: Group, candidates: Collection[str] | None = None) -> bool:
         """Have the most advanced of the linked voters (among the candidates) lead a group that this node leads. False
         if there is none, or if it is going on already."""
-        own = self._replication.own_node
+        own = self._places.own_host
         voters = group.members
         best = min(
             (
@@ -497,6 +564,10 @@ class Membership:
         """Whether it is this node, or there is a link to it."""
         return name == self._replication.own_node or self._replication.is_connected(name)
 
+    def _is_reached(self, group: Group, name: str) -> bool:
+        """Whether there is a link to the process that has a group at a member."""
+        return self.is_linked(self._places.process_of(group.group_id, name))
+
     def spread_again(self) -> None:
         """This node may lead again: whoever leads everything gives some of it away, after a calm."""
         self._has_spread, self._calm_since = False, None
@@ -518,7 +589,7 @@ class Membership:
         if self._has_spread or now - self._calm_since < CALM_MS:
             return
         self._has_spread = True
-        if metadata.has_group_lists:
+        if metadata.has_group_lists or metadata.has_spread_groups:
             is_its_task = replication.metadata_group.is_leader
         else:
             is_its_task = all(group.is_leader for group in replication.groups())

@@ -3,7 +3,8 @@
     group 0      the metadata (metadata/machine.py); `propose` puts commands into this node's stream
     groups 1..N  quorum queues (queue_types/quorum/groups.py), which hear of the same inputs
 
-A worker k of a node has no group 0: it follows what worker 0 applies (metadata/feed.py), and is a guest of the others.
+A worker k of a node has no group 0: it follows what worker 0 applies (metadata/feed.py), and is a guest of the groups
+that another worker has (group_places.py).
 
 It knows no sockets: frames of peers come in through `receive_peer` and go out through `end_turn`.
 
@@ -15,7 +16,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
 from amqp_broker.links.acquaintances import Acquaintances
@@ -27,7 +28,7 @@ from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.feed import FeedFollower, FeedSource, FollowedGroup
 from amqp_broker.metadata.machine import Batch, MetadataMachine, Projection
 from amqp_broker.metadata.stream import MetadataStream, Proposal, Then
-from amqp_broker.settings.workers import are_beside, node_of_worker, worker_number
+from amqp_broker.settings.workers import are_beside, node_of_worker, worker_name, worker_number
 from queues.quorum.session import session_above
 from queues.store import MessageStore
 from raft.errors import FolderGivenUp
@@ -59,6 +60,16 @@ class QueueGroups(Protocol):
 
     def open(self, members: tuple[str, ...], now: int) -> None:
         """After the journal was read. members: see RaftHost.open_group."""
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether this process has the log of one."""
+
+    def is_here(self, group_id: int) -> bool:
+        """Whether this process has the log of a group."""
+
+    def processes(self, members: Mapping[int, Iterable[str]]) -> Iterable[str]:
+        """Those that have groups at these members of them."""
 
     def peer_connected(self, name: str, now: int) -> None:
         """A link to a member is there."""
@@ -179,8 +190,8 @@ class Replication:
 
     @property
     def own_node(self) -> str:
-        """This node's name in its groups."""
-        return self.host.node_id
+        """The name of this process: the node's, as it has that in its groups, and which of the workers it is."""
+        return worker_name(self.host.node_id, self._config.worker)
 
     @property
     def metadata_group(self) -> Group:
@@ -259,22 +270,23 @@ class Replication:
             raise FolderGivenUp(self._memory.reason)
         names = tuple(member.name for member in config.cluster)
         if not names:
-            names = (self._name_of_old(config.node_name),)
+            own = node_of_worker(config.node_name)
+            names = (own if config.worker else self._name_of_old(own),)
             self.host.rename(names[0])
         self._check_folder()
         bootstrap = () if config.cluster_join else names
         if config.recover:
             self.host.salvage_damaged()
+        self._groups.open(bootstrap, now)
         if self._follower is not None:
-            self._groups.open((), now)
             self._leader = self.metadata_group.leader
         else:
-            self._groups.open(bootstrap, now)
             self._metadata_group = self.host.open_group(0, self.machine, bootstrap, now)
         group = self.metadata_group
         for line in self.host.losses:
             log.warning("the journal is damaged: %s", line)
         self.read_index = group.last_applied
+        self.host.reroute()
         self._take_level(self.level)
         # Above every session of earlier runs that the log knows; the time, for those that only others know.
         known = self.machine.last_session(self.own_node, group.entries)
@@ -283,10 +295,15 @@ class Replication:
         self._expect_workers(now)
         self._store.count_elsewhere(self.host.live_bytes)
         self._begin(None)
-        if config.worker:
-            return
+        if config.worker and not self._groups.has_groups:
+            return  # it has promised nobody anything
         if config.cluster_listen or config.others or not self.is_alone or self.host.goes_on_alone:
             self.acquaintances.open(self._timers, now)
+
+    def to_be_heard(self) -> Iterable[str]:
+        """The processes that may know what this one has promised: those with which it has groups."""
+        known = {each.group_id: (*each.members, *each.learners) for each in self._raft_groups.values()}
+        return self._groups.processes(known)
 
     def recorded_members(self) -> Mapping[str, str]:
         """The members by the metadata, as far as this node knows them."""
@@ -311,18 +328,36 @@ class Replication:
         return name
 
     def _check_folder(self) -> None:
-        """The folder has to be this node's, with as many groups. Raises StorageError."""
-        voters, groups = self.host.recovered_voters(0), self.host.recovered_groups
-        if len(voters) == 1 and voters[0] != self.own_node:
-            raise StorageError(
-                f"this folder belongs to node {voters[0]}, and node_name is {self.own_node}: start it under the name "
-                f"that it has, in `cluster` too"
-            )
+        """The folder has to be this node's, with as many groups, and those that it is to have. Raises StorageError."""
+        groups, own = self.host.recovered_groups, self.host.node_id
+        for group_id in sorted(groups):
+            voters = self.host.recovered_voters(group_id)
+            if len(voters) == 1 and voters[0] != own and (not group_id or self._config.worker):
+                raise StorageError(
+                    f"this folder belongs to node {voters[0]}, and node_name is {own}: start it under the name "
+                    f"that it has, in `cluster` too"
+                )
+            self._check_place(group_id, bool(voters))
         lacks_some = bool(groups) and max(groups) < self._config.queue_groups
         if groups and max(groups) != self._config.queue_groups and not (lacks_some and self._config.recover):
             raise StorageError(
                 f"this folder has {max(groups)} groups for quorum queues, and queue_groups is "
                 f"{self._config.queue_groups}: start it with --queue-groups {max(groups)}"
+            )
+
+    def _check_place(self, group_id: int, has_voters: bool) -> None:
+        """A group of which the folder has something is to be here, and only here. Raises StorageError."""
+        config, is_here = self._config, not group_id or self._groups.is_here(group_id)
+        if has_voters and not is_here:
+            raise StorageError(
+                f"this folder has the log of group {group_id} of quorum queues and streams, and by the file WORKERS "
+                f"another worker has it: restore the whole data folder from a copy"
+            )
+        is_alone = not (config.cluster or config.cluster_listen or self.host.goes_on_alone)
+        if is_alone and is_here and self.host.has_recovered(group_id) and not has_voters:
+            raise StorageError(
+                f"this folder has no log of group {group_id} of quorum queues and streams, and by the file WORKERS no "
+                f"other worker has it: restore the whole data folder from a copy"
             )
 
     def _started(self, result: object) -> None:
@@ -544,6 +579,7 @@ class Replication:
             self.stream.reopen(self._session_above(session))  # of an earlier run, when the clock was ahead
         is_own = origin == self.own_node and session == self.stream.session
         if command["op"] == "member.remove":
+            self.host.reroute()
             self.acquaintances.member_removed(command["node"], index, self.clock.now)
             for hear in self._removal_watchers:
                 hear(command["node"], index)
@@ -551,6 +587,7 @@ class Replication:
             self.acquaintances.member_added(command["node"], index, self.clock.now)
         elif command["op"] == "member.workers":
             self._expect_workers(self.clock.now)
+            self.host.reroute()
         elif command["op"] == "level.raise":
             self._take_level(self.level)
             log.info("the cluster is at level %d: no member can go back to the version before", self.level)
@@ -567,6 +604,7 @@ class Replication:
         self._take_level(self.level)
         self.acquaintances.members_replaced(dict(self.recorded_members()), index, self.clock.now)
         self._expect_workers(self.clock.now)
+        self.host.reroute()
         session = self.machine.session_of(self.own_node)
         if session > self.stream.session:
             self.stream.reopen(self._session_above(session))

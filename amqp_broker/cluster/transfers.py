@@ -25,10 +25,11 @@ LookElsewhere = Callable[[int], tuple[str | None, Collection[str]]]
 
 
 class Transfers:
-    """See the module's docstring."""
+    """See the module's docstring. process_of: where a member is reached for a group."""
 
-    def __init__(self, host: RaftHost, tenants: Tenants) -> None:
+    def __init__(self, host: RaftHost, tenants: Tenants, process_of: Callable[[int, str], str]) -> None:
         self._host = host
+        self._process_of = process_of
         self._look_elsewhere: LookElsewhere = lambda group_id: (None, ())
         self._send = tenants.register(FrameKind.TRANSFER_REQUEST, self._receive)
 
@@ -52,7 +53,8 @@ class Transfers:
         if target not in voters:
             return TransferResult.NOT_A_VOTER
         octets = json.dumps({"group": group_id, "to": target}).encode()
-        return TransferResult.STARTED if self._send(leader, octets) else TransferResult.NOT_CONNECTED
+        is_sent = self._send(self._process_of(group_id, leader), octets)
+        return TransferResult.STARTED if is_sent else TransferResult.NOT_CONNECTED
 
     def _receive(self, name: str, payload: bytes, now: int) -> None:
         try:

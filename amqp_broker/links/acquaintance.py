@@ -32,6 +32,8 @@ class Acquaintance:
         #: What it speaks; None while it has not said so.
         self.levels: Levels | None = None
         self.is_current = False  # of this version: it names its generation
+        self.has_promised = False  # it has logs of groups, and so promises that it may forget
+        self.greets = False  # this node it, once its own life is on the disk
         self.is_removed = False  # by the metadata, after it was added
         self.generation = FIRST
         self.point: Point | None = None

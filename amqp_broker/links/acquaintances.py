@@ -21,9 +21,10 @@ Invariants:
 4. Who has never greeted is of a version that did not, and admitted as it was then; who has greeted once has to, always,
    and so has everybody in a cluster that was restored.
 5. Nobody is heard, not even to say that this node is no member, before it has said that it is of this generation.
-6. Workers have promised nothing, so what those of one node say to each other counts at once. Others count for each
+6. Workers of one node promise each other nothing, so what they say to each other counts at once. Others count for each
    other when each has said (WORKER) what it speaks, and of which generation of the cluster and which folder of its node
-   it is; a worker k has these two from its node's worker 0.
+   it is; a worker k has these two from its node's worker 0. Where both have logs of groups, they greet each other then,
+   as members do, each by its own folder.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Cluster(Protocol):
     @property
     def level(self) -> int: ...
 
-    def members(self) -> tuple[str, ...]: ...
+    def to_be_heard(self) -> Iterable[str]: ...
 
     def recorded_members(self) -> Mapping[str, str]: ...
 
@@ -176,7 +177,7 @@ class Acquaintances:
 
     def take_folder(self, known: KnownMembers | None, *, joins: bool) -> None:
         """What the MEMBERS file says of the folder. For a node that has not been recovered yet."""
-        self.joins = joins
+        self.joins = joins and not self._is_worker
         if known is not None:
             self.joined_at, self.generation, self._identity = known.since, known.generation, known.identity
             self.replaces = known.replaces
@@ -214,12 +215,21 @@ class Acquaintances:
             if not self._is_worker:
                 self._introduce(name)
             self._admit(name, now)
-        elif self._is_worker or name != node_of_worker(name):
+        elif self._is_with_worker(name):
             if self._is_told or not self._is_worker:
                 self._introduce(name)
         elif not self._memory.is_open:  # a node that has no others, as far as it knows
             self._admit(name, now)
-        elif self._memory.position <= self._cluster.synced_position:
+        else:
+            self._begin_to_greet(name)
+
+    def _begin_to_greet(self, name: str) -> None:
+        """As soon as this life is on the disk."""
+        link = self.links[name]
+        link.greets = True
+        if link.remembers:
+            self._record(name, link)
+        if self._memory.position <= self._cluster.synced_position:
             self._greet(name)
         else:
             self.wants_sync = True
@@ -262,7 +272,7 @@ class Acquaintances:
         if self.reason:
             return
         for name, link in list(self.links.items()):
-            if link.told is None and not link.is_admitted and self._memory.position <= position:
+            if link.greets and link.told is None and not link.is_admitted and self._memory.position <= position:
                 self._greet(name)
             if link.remembers and not link.is_on_disk:
                 self._record(name, link)
@@ -270,6 +280,10 @@ class Acquaintances:
 
     def member_removed(self, name: str, index: int, now: int) -> None:
         """By the metadata, at this index."""
+        for other in [each for each in self._memory.witnesses if each != name == node_of_worker(each)]:
+            known = self._memory.witness_of(other)
+            if known is not None and known.as_of < index:
+                self._memory.forget(other)
         witness = self._memory.witness_of(name)
         if witness is None or witness.as_of >= index:
             return  # it has been added again since: this is an old entry that is applied once more
@@ -284,7 +298,8 @@ class Acquaintances:
         """By the metadata, at this index; maybe with a new folder, and its old one is still linked."""
         for other, each in list(self.links.items()):
             is_of_it = other != name == node_of_worker(other)
-            if is_of_it and each.is_admitted and self._is_of_old_folder(other, each, index):
+            if is_of_it and self._is_of_old_folder(other, each, index):
+                each.greets = False
                 self._leave([other], now)
         link = self.links.get(name)
         if link is None or link.point is None or self.reason:
@@ -294,7 +309,7 @@ class Acquaintances:
         self.refusals.warn(name, self._why_another(name, link.point))
         self._leave([name], now)
         self.links[name] = Acquaintance()  # nothing that was said on it counts any more, and it greets no second time
-        self.links[name].generation = link.generation
+        self.links[name].generation, self.links[name].greets = link.generation, link.greets
         if link.told is not None:
             self._greet(name)
 
@@ -302,7 +317,8 @@ class Acquaintances:
         """The metadata are others."""
         for name in members:
             self.member_added(name, index, now)
-        for name in [name for name in self._memory.witnesses if members and name not in members]:
+        known = dict.fromkeys(map(node_of_worker, self._memory.witnesses))
+        for name in [name for name in known if members and name not in members]:
             self.member_removed(name, index, now)
 
     def joined(self, index: int) -> None:
@@ -339,7 +355,7 @@ class Acquaintances:
                 link.is_current = "generation" in said
                 link.levels = levels.read_levels(said.get("levels"))
                 self._hear_generation(name, link, said.get("generation", FIRST), bool(said.get("replaces")), now)
-            if self.reason or self._is_refused(name, link):
+            if self.reason or self._is_refused(name, link) or (self._is_with_worker(name) and not link.greets):
                 return
             if what == GREETING:
                 self._on_greeting(name, link, said, point, now)
@@ -389,11 +405,15 @@ class Acquaintances:
 
     def _introduce(self, name: str) -> None:
         """Say who this is, on a link of which one end is a worker k."""
-        identity = self._memory.identity.hex() or self._identity
+        identity = self._identity if self._is_worker else self._memory.identity.hex() or self._identity
         self._say(
             name, WORKER, generation=self.generation, replaces=self.replaces, levels=self.levels,
-            since=self.joined_at, identity=identity,
+            since=self.joined_at, identity=identity, has_promised=self._memory.is_open,
         )  # fmt: skip
+
+    def _is_with_worker(self, name: str) -> bool:
+        """Whether one end of a link is a worker k."""
+        return self._is_worker or name != node_of_worker(name)
 
     def _on_worker(self, name: str, link: Acquaintance, said: JsonObject, now: int) -> None:
         own = self._cluster.own_node
@@ -410,6 +430,7 @@ class Acquaintances:
             return
         link.levels, link.is_current = levels.read_levels(said["levels"]), True
         link.generation, link.since, link.folder = generation, since, identity
+        link.has_promised = bool(said.get("has_promised"))
         self._weigh(name, link, now)
 
     def _weigh(self, name: str, link: Acquaintance, now: int) -> None:
@@ -420,8 +441,13 @@ class Acquaintances:
             self._refuse(name, link.generation)
         elif self._is_of_old_folder(name, link, self._applied):
             self.refusals.warn(name, "its folder is an old one of its node, which the cluster has added with another")
-        elif not self._is_of_another_level(name, link):
+        elif self._is_of_another_level(name, link):
+            return
+        elif not link.has_promised or not self._memory.is_open:
             self._admit(name, now)
+        elif not link.greets:
+            self._begin_to_greet(name)
+            self._admit_all(now)
 
     def _is_of_old_folder(self, name: str, link: Acquaintance, applied: int) -> bool:
         """Whether the metadata, applied up to there, have another folder for a worker's node."""
@@ -531,9 +557,10 @@ class Acquaintances:
 
     def _forget(self, name: str, missing: str, now: int) -> None:
         own = self._cluster.own_node
+        node = node_of_worker(own)
         reason = (
             f"this folder has forgotten what {name} knows of node {own}: {missing}. It must not be used: what it has "
-            f"confirmed could be lost. Bring the node back with `amqp-broker cluster rejoin --node-name {own} ...`, "
+            f"confirmed could be lost. Bring the node back with `amqp-broker cluster rejoin --node-name {node} ...`, "
             f"which gives it a new folder and a vote once it has caught up"
         )
         self.give_up(reason)
@@ -545,7 +572,7 @@ class Acquaintances:
 
     def _on_point(self, name: str, link: Acquaintance, point: Point) -> None:
         members = self._cluster.recorded_members()
-        if link.is_admitted and not link.is_removed and (not members or name in members):
+        if link.is_admitted and not link.is_removed and (not members or node_of_worker(name) in members):
             link.point = point
             self._memory.saw(name, point, max(self._applied, link.since))
 
@@ -564,9 +591,9 @@ class Acquaintances:
         witness: Witness | None = self._memory.witness_of(name)
         leads = {}
         for group_id, group in self._groups.items():
-            role = group.member.role
-            if isinstance(role, Leadership) and name in role.progress and role.progress[name].match_index:
-                leads[group_id] = [role.term, role.progress[name].match_index]
+            role, member = group.member.role, self._host.member_at(group_id, name)
+            if isinstance(role, Leadership) and member in role.progress and role.progress[member].match_index:
+                leads[group_id] = [role.term, role.progress[member].match_index]
         recorded = Point(bytes.fromhex(self._cluster.recorded_identity(name)), 0, 0, 0)
         # Versions that know nothing of `recorded` know this.
         seen = witness.point if witness is not None else recorded if recorded.identity else None
@@ -635,7 +662,7 @@ class Acquaintances:
     # -- admission -----------------------------------------------------------------------------------------------------
 
     def _admit_all(self, now: int) -> None:
-        if self._is_patient and all(self._is_heard(name) for name in self._cluster.members()):
+        if self._is_patient and all(self._is_heard(name) for name in self._cluster.to_be_heard()):
             self._is_patient = False
         if self._is_patient:
             return
@@ -643,7 +670,7 @@ class Acquaintances:
             if link.is_on_disk and not link.has_said_so:
                 link.has_said_so = True
                 self._say(name, RECORDED)
-            if link.has_said_so and link.is_recorded and not link.is_admitted:
+            if link.has_said_so and link.is_recorded and link.greets and not link.is_admitted:
                 self._admit(name, now)
 
     def _is_heard(self, name: str) -> bool:

@@ -1,6 +1,6 @@
 """AtWorker0: verbs about members and groups, which the worker 0 of a node answers for all of its workers.
 
-A worker k has no log, is in no group and looks after no members: what it knows of them is what the metadata say. So it
+A worker k has no log of the metadata and looks after no members: what it knows of them is what the metadata say. So it
 asks, and passes the answer on. Whoever asks is checked at the worker that the client is connected to.
 """
 

@@ -1,8 +1,9 @@
 """ClusterVerbs: what administrators may ask about the cluster, and of it, over `amq.system` (system.py).
 
-Each node answers with what it knows itself: of the groups that it leads, how far the others are. What changes the
-cluster may be asked of any node: members are metadata, and who leads a group hears of a transfer from the node that was
-asked. An answer says that it is on its way; `cluster.status` says when it has happened.
+Each node answers with what it knows itself: of the groups that it leads, how far the others are. Of groups that another
+one of its workers has, that one says it. What changes the cluster may be asked of any node: members are metadata, and
+who leads a group hears of a transfer from the node that was asked. An answer says that it is on its way;
+`cluster.status` says when it has happened.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from amqp_broker.metadata.stream import Proposal
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.settings.kinds import MemberAddress, parse_member
+from amqp_broker.settings.workers import node_of_worker
 from amqp_broker.turn.task import Steps
 from raft.membership import TransferResult
 from raft.memory import IDENTITY_BYTES
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.cluster.replication import Replication
     from amqp_broker.cluster.transfers import Transfers
+    from amqp_broker.management.peer_questions import PeerQuestions
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.vhosts.broker import Broker
     from raft.group import Group
@@ -35,6 +38,8 @@ METADATA = "metadata"
 QUORUM_QUEUES = "quorum queues"
 #: So many names of queues are listed in an answer.
 MAX_LISTED_QUEUES = 1000
+#: The question of one worker to another for the rows of the groups that it has.
+_GROUPS_HERE = "groups_here"
 #: So many are looked at in one slice.
 _SLICE = 32
 
@@ -49,6 +54,7 @@ class ClusterVerbs:
         membership: Membership,
         transfers: Transfers,
         groups: QuorumGroups,
+        peers: PeerQuestions,
     ) -> None:
         self._broker = broker
         self._config = broker.config
@@ -57,7 +63,10 @@ class ClusterVerbs:
         self._acquaintances = replication.acquaintances
         self._transfers = transfers
         self._groups = groups
+        self._places = groups.places
         self._membership = membership
+        self._peers = peers
+        peers.verbs[_GROUPS_HERE] = self._serve
         self.verbs: dict[str, Callable[[Request], Answer | Steps]] = {
             "cluster.status": self._status,
             "cluster.add": self._add,
@@ -73,10 +82,7 @@ class ClusterVerbs:
         queues of the groups, which costs by how many there are."""
         node = request.text("node", "")
         config, replication = self._config, self._replication
-        groups: list[JsonObject] = []
-        for each in sorted(replication.groups(), key=lambda each: each.group_id):
-            groups.append(self._describe_group(each))
-            yield None
+        groups: list[JsonObject] = yield from self._describe_groups(request)
         critical_groups = {row["group"] for row in groups if row["is_critical"]}
         queues: dict[int, int] = {}
         critical: list[JsonObject] = []
@@ -94,6 +100,30 @@ class ClusterVerbs:
             "critical_queue_count": sum(queues.get(group, 0) for group in critical_groups),
             **({"has_left": self._has_left(node)} if node else {}),
         }
+
+    def _describe_groups(self, request: Request) -> Steps:
+        """Its result: a row for each."""
+        rows: dict[int, JsonObject] = {}
+        for each in sorted(self._replication.groups(), key=lambda each: each.group_id):
+            rows[each.group_id] = self._describe_group(each)
+            yield None
+        if others := self._places.others_with_groups:
+            answers = yield from self._peers.ask_all(others, _GROUPS_HERE, {}, request.asker)
+            for answer in answers.values():
+                if answer is not None:
+                    rows |= {row["group"]: row for row in answer.fields["groups"] if row["group"] in rows}
+        return list(rows.values())
+
+    def _serve(self, request: Request) -> Steps:
+        rows: list[JsonObject] = []
+        for each in self._replication.groups():
+            if self._is_here(each.group_id):
+                rows.append(self._describe_group(each))
+                yield None
+        return {"groups": rows}, ""
+
+    def _is_here(self, group_id: int) -> bool:
+        return bool(self._places.is_here(group_id))
 
     def _has_left(self, name: str) -> bool:
         return name not in self._metadata.members() and self._membership.has_left(name)
@@ -129,13 +159,16 @@ class ClusterVerbs:
         known = self._groups
         queues = known.all.get(group_id)
         is_guest = queues is not None and queues.guest is not None
-        voters = queues.members() if queues is not None and group.is_outside else state.voters
-        linked = [name for name in voters if self._membership.is_linked(name)]
+        voters = queues.voters() if queues is not None and group.is_outside else state.voters
+        processes = [self._places.process_of(group_id, name) for name in voters]
+        linked = [name for name in processes if self._membership.is_linked(name)]
+        leader = queues.leader if queues is not None else state.leader
         return {
             "group": group_id,
             "holds": QUORUM_QUEUES if group_id else METADATA,
             "role": "guest" if is_guest else state.role,
-            "leader": queues.leader if queues is not None else state.leader,
+            "leader": None if leader is None else node_of_worker(leader),
+            "worker": self._places.worker_of(group_id),
             "term": state.term,
             "commit_index": state.commit_index,
             "applied_index": state.last_applied,
@@ -294,7 +327,7 @@ class ClusterVerbs:
 
     def _transfer(self, request: Request) -> Answer:
         """The group of a quorum queue is to be led by `node`."""
-        vhost, name, target = request.text("vhost"), request.text("queue"), request.text("node")
+        vhost, name, target = request.text("vhost"), request.text("queue"), node_of_worker(request.text("node"))
         queue = self._metadata.queue(vhost, name)
         if queue is None:
             raise ValueError(f"no queue '{name}' in vhost '{vhost}'")

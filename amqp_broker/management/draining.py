@@ -51,9 +51,11 @@ class Draining:
         self._default_pace = counts.config.drain_pace
         self._membership = counts.membership
         self._groups = counts.groups
+        self._places = counts.groups.places
         self._facts = counts.facts
         self._numbers, self._connections = counts.clients.numbers, counts.clients.connections
         self._broker = broker
+        self._metadata = broker.metadata
         self._background, self._timers, self._clock = broker.background, broker.timers, broker.clock
         self._replication = replication
         self._raft_groups = replication.host.groups
@@ -80,13 +82,14 @@ class Draining:
         return self._ask(request, "guard", self._guard_here)
 
     def _ask(self, request: Request, verb: str, here: Callable[[Request], Steps]) -> Steps:
-        """A node is all of its workers, and its worker 0 knows what keeps it from being stopped."""
+        """A node is all of its workers. What keeps it from being stopped know its worker 0, and those with groups."""
         own, metadata = self._peers.own_node, self._broker.metadata
         host = node_of_worker(own)
         node = request.text("node", host)
         if node not in (host, *self._peers.others()):
             raise ValueError(f"no member '{node}'; there are {', '.join(sorted((own, *self._peers.others())))}")
-        asked = [node]
+        with_groups = self._with_groups(node, host)
+        asked = [node, *with_groups]
         if verb != "guard":
             beside = [own, *self._replication.workers()] if node == host else []
             workers = [worker_name(node, each) for each in metadata.workers_of(node).numbers]
@@ -94,13 +97,19 @@ class Draining:
         answers = yield from self._peers.ask_all(
             [name for name in asked if name != own], verb, request.fields, request.asker
         )
-        said = (yield from here(request)) if own in asked else None
-        if node == own:
-            return said
-        answer = answers[node]
-        if answer is None:
-            raise Refused(FAILED, f"node {node} does not answer; ask it itself, or look whether it is there")
-        return dict(answer.fields)
+        said = {name: dict(answer.fields) for name, answer in answers.items() if answer is not None}
+        if own in asked:
+            said[own] = yield from here(request)
+        for name in (node, *with_groups):
+            if name not in said:
+                raise Refused(FAILED, f"node {name} does not answer; ask it itself, or look whether it is there")
+        return _whole(said[node], [said[name] for name in with_groups])
+
+    def _with_groups(self, node: str, host: str) -> list[str]:
+        """The workers of a node that have groups, worker 0 left out."""
+        if node == host:
+            return list(self._places.others_with_groups)
+        return [worker_name(node, each) for each in sorted({*self._metadata.workers_of(node).groups} - {0})]
 
     def _serve_drain(self, request: Request) -> Steps:
         said = yield from self._drain_here(request)
@@ -160,12 +169,12 @@ class Draining:
 
     def _guard_here(self, request: Request) -> Steps:
         """Whether the others could go on if this node were stopped now."""
-        own, membership = self._replication.own_node, self._membership
+        own, membership, places = self._replication.own_node, self._membership, self._places
         critical: set[int] = set()
         lag = leads = 0
         for group_id, group in self._raft_groups.items():
-            others = [name for name in group.members if name != own]
-            linked = [name for name in others if membership.is_linked(name)]
+            others = [name for name in group.members if name != places.own_host]
+            linked = [name for name in others if membership.is_linked(places.process_of(group_id, name))]
             if others and 2 * len(linked) <= len(group.members):
                 critical.add(group_id)
             if group.is_leader:
@@ -215,6 +224,17 @@ class Draining:
                 last = names[-1]
                 yield None
         return found, homed
+
+
+def _whole(said: JsonObject, others: list[JsonObject]) -> JsonObject:
+    """What a worker 0 has said of its node, with what hangs on the groups that its other workers have."""
+    for other in others:
+        said["is_safe"] = said["is_safe"] and other["is_safe"]
+        said["critical_groups"] = sorted({*said["critical_groups"], *other["critical_groups"]})
+        said["critical_queues"] = [*said["critical_queues"], *other["critical_queues"]]
+        said["lag"] = max(said["lag"], other["lag"])
+        said["leads"] += other["leads"]
+    return said
 
 
 def _is_client(one: OpenConnection) -> bool:

@@ -16,6 +16,7 @@ from amqp_broker.metadata.group_placing import host_of, spread
 from amqp_broker.metadata.stream import Proposal
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
+from amqp_broker.settings.workers import node_of_worker
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
@@ -115,7 +116,7 @@ class GroupVerbs:
 
     def _asked(self, request: Request) -> tuple[str, str, str]:
         """The node, and the virtual host and the name of the queue, which is empty if all groups are meant."""
-        node, vhost, queue = request.text("node"), request.text("vhost", "/"), request.text("queue", "")
+        node, vhost, queue = node_of_worker(request.text("node")), request.text("vhost", "/"), request.text("queue", "")
         if node not in self._metadata.members():
             raise ValueError(f"no member '{node}'; there are {', '.join(self._metadata.members()) or 'none'}")
         self._check_level()

@@ -6,11 +6,12 @@ itself. So all are asked, and each row says whose it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
+from amqp_broker.settings.workers import node_of_worker
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class QuorumView:
         self._vhosts = broker.vhosts
         self._clock = broker.clock
         self._groups = groups
+        self._places = groups.places
         self._all = replication.host.groups
         self._membership = membership
         self._peers = peers
@@ -58,7 +60,8 @@ class QuorumView:
             raise ValueError(f"queue '{name}' in vhost '{vhost}' is of type {kind}, which is on one node only")
         found_group = self._groups.of(queue.queue_id)
         group, members = found_group.raft, found_group.members()
-        asked = [each for each in self._peers.others() if each in (*members, *group.learners)]
+        learners = [self._places.process_of(group.group_id, each) for each in group.learners]
+        asked = [each for each in self._peers.others() if each in (*members, *learners)]
         answers = yield from self._peers.ask_all(asked, "raft", {"group": group.group_id}, request.asker)
         rows = [] if found_group.guest is not None else [self._describe(group)]
         rows += (answer.fields for answer in answers.values() if answer is not None and answer.fields)
@@ -70,7 +73,7 @@ class QuorumView:
             "group": group.group_id,
             "term": newest["term"],
             "leader": newest["leader"],
-            "members": _members(members, group.learners, rows, leading, self._membership.is_linked),
+            "members": _members(members, learners, rows, leading, self._membership.is_linked),
             "leader_changes": sorted(changes, key=lambda each: (each["term"], each["at"]), reverse=True),
             "at": self._clock.now,
             "stale": [name for name, answer in answers.items() if answer is None],
@@ -82,11 +85,11 @@ class QuorumView:
         yield
 
     def _describe(self, group: Group) -> JsonObject:
-        state = group.statistics()
+        state, queues = group.statistics(), self._groups.all.get(group.group_id)
         return {
             "node": self._peers.own_node,
             "role": state.role,
-            "leader": state.leader,
+            "leader": state.leader if queues is None else queues.member_leading(),
             "term": state.term,
             "last_index": state.last_index,
             "synced_index": state.synced_index,
@@ -103,8 +106,8 @@ class QuorumView:
 
 
 def _members(
-    voters: tuple[str, ...],
-    learners: tuple[str, ...],
+    voters: Collection[str],
+    learners: Collection[str],
     rows: list[JsonObject],
     leading: JsonObject | None,
     is_linked: Callable[[str], bool],
@@ -114,7 +117,7 @@ def _members(
     found = []
     for name in sorted({*voters, *learners}):
         row = {key: value for key, value in said.get(name, {}).items() if key not in _OF_THE_WHOLE}
-        known = leading["peers"].get(name, {}) if leading is not None else {}
+        known = leading["peers"].get(node_of_worker(name), {}) if leading is not None else {}
         if leading is not None and leading["node"] == name:
             known = {"acknowledged_index": leading["synced_index"], "lag": 0, "state": "leader"}
         found.append({

@@ -110,6 +110,8 @@ class System:
         self.take_over = self._definitions.take_over
         peers = PeerQuestions(broker, tenants, replication, membership)
         pages = Pages(counts, peers)
+        #: What it is asked about members and groups.
+        self.cluster = ClusterVerbs(broker, replication, membership, transfers, groups, peers)
         self._audit = AuditVerbs(audit, peers)
         self._totals = Totals(counts, peers)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
@@ -129,7 +131,7 @@ class System:
             **TapVerbs(counts, peers).verbs,
             **StreamVerbs(broker, peers).verbs,
             **QuorumView(broker, groups, replication, membership, peers).verbs,
-            **AtWorker0(broker, peers, ClusterVerbs(broker, replication, membership, transfers, groups).verbs).verbs,
+            **AtWorker0(broker, peers, self.cluster.verbs).verbs,
             **GroupVerbs(broker.metadata, replication, membership, groups).verbs,
             **RehomeVerb(rehoming).verbs,
         }

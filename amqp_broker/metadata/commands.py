@@ -192,7 +192,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "member.remove": {"node": _TEXT, "expected": _TEXTS, "queues": _QUEUES},
     "level.raise": {"level": _ID},
     "group.members": {"group": _ID, "nodes": _TEXTS, "expected": _TEXTS, "size": _ID},
-    "member.workers": {"node": _TEXT, "workers": _NUMBERS, "closing": _NUMBERS},
+    "member.workers": {"node": _TEXT, "workers": _NUMBERS, "closing": _NUMBERS, "groups": _NUMBERS},
 }
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
 
@@ -203,6 +203,7 @@ DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
     "member.put": {"identity": ""},
     "member.remove": {"expected": [], "queues": KEEP},
     "group.members": {"size": 0},
+    "member.workers": {"groups": []},
 }
 """What an optional field means where it is left out."""
 
@@ -448,9 +449,12 @@ def put_group_members(group_id: int, nodes: Iterable[str], expected: Iterable[st
     return _command("group.members", group_id, sorted(nodes), sorted(expected), size)
 
 
-def put_member_workers(node: str, workers: Iterable[int], closing: Iterable[int]) -> Command:
-    """The workers that a member has besides worker 0, and those of them that are to be emptied. Of level `WORKERS`."""
-    return _command("member.workers", node, sorted(workers), sorted(closing))
+def put_member_workers(
+    node: str, workers: Iterable[int], closing: Iterable[int], groups: Iterable[int] = ()
+) -> Command:
+    """The workers that a member has besides worker 0, and those of them that are to be emptied. groups: which worker
+    has each group of queues, from group 1 on. Of level `WORKERS`."""
+    return _command("member.workers", node, sorted(workers), sorted(closing), list(groups))
 
 
 def raise_level(level: int) -> Command:

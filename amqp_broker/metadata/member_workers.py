@@ -1,7 +1,8 @@
 """MemberWorkers: which members of the cluster are several processes: the workers that each has besides worker 0.
 
-A member without a record here is one process, or of a version that has no workers. They are homes of classic queues and
-have links of their own, and count for nothing that is about members.
+A member without a record here is one process, or of a version that has no workers. Workers are homes of classic queues
+and have links of their own, and count for nothing that is about members. Which of them has the logs of which groups is
+said once, with the first record of a folder: logs stay where they are.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from amqp_broker.settings.workers import node_of_worker, worker_name, worker_num
 
 
 class Workers(NamedTuple):
-    """Of a member. numbers: of its workers but worker 0. closing: those of them that are to be emptied."""
+    """Of a member. numbers: of its workers but worker 0. closing: those of them that are to be emptied. groups: which
+    of its workers has each group of queues, from group 1 on; worker 0, where none is said."""
 
     numbers: tuple[int, ...]
     closing: tuple[int, ...]
+    groups: tuple[int, ...] = ()
 
 
 _NONE = Workers((), ())
@@ -51,6 +54,11 @@ class MemberWorkers:
         """Of a member."""
         return self._member_workers.get(node, _NONE)
 
+    @property
+    def has_spread_groups(self) -> bool:
+        """Whether a member has groups at other workers than worker 0."""
+        return any(known.groups for known in self._member_workers.values())
+
     def worker_names(self) -> list[str]:
         """All workers of all members but the members themselves, which are their workers 0."""
         return [worker_name(node, each) for node, known in self._member_workers.items() for each in known.numbers]
@@ -62,7 +70,8 @@ class MemberWorkers:
     def _put_workers(self, command: Command) -> bool:
         node = command["node"]
         numbers = tuple(sorted({each for each in command["workers"] if each > 0}))
-        known = Workers(numbers, tuple(sorted({*command["closing"]} & {*numbers})))
+        groups = tuple(command.get("groups", ()))
+        known = Workers(numbers, tuple(sorted({*command["closing"]} & {*numbers})), groups)
         if node not in self.members() or self.workers_of(node) == known:
             return False
         self._member_workers.pop(node, None)

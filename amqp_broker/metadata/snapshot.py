@@ -82,7 +82,7 @@ def _describe_behind_queues(metadata: Metadata) -> list[Command]:
         for group_id, nodes in metadata.group_lists().items()
     )
     taken.extend(
-        commands.put_member_workers(node, known.numbers, known.closing)
+        commands.put_member_workers(node, known.numbers, known.closing, known.groups)
         for node, known in metadata.member_workers().items()
     )
     return taken

@@ -68,7 +68,7 @@ from amqp_broker.server.workers_file import (
     WORKERS_FILE,
     folder_of,
     has_lost_folder,
-    read_begun,
+    read_stored,
     read_workers,
     why_lost,
     write_workers,
@@ -197,9 +197,10 @@ class Supervisor:
         self._plain = bind_all(config.listen, "--listen")
         self._secure = bind_all(config.tls_listen, "--tls-listen")
         self._management = ManagementProcess(config)
-        known, self._begun = read_workers(config.data_dir), {*read_begun(config.data_dir)}
-        self._look_for_folders(known)
-        numbers = sorted({*range(self._count), *known})
+        stored = read_stored(config.data_dir)
+        self._begun, self._group_workers = {*stored.begun}, stored.group_workers()
+        self._look_for_folders(stored.numbers)
+        numbers = sorted({*range(self._count), *stored.numbers})
         self._links = bind_all(_LOOPBACK * len(numbers), "--workers")
         for each in self._links:
             each.listen(_BACKLOG)
@@ -375,6 +376,7 @@ class Supervisor:
             workers=self._count,
             worker=number,
             worker_processes=len(self.workers),
+            group_workers=self._group_workers,
             memory_budget_bytes=min(config.memory_budget_bytes, budget),
             max_partial_messages_bytes=max(MIB, config.max_partial_messages_bytes // len(self.workers)),
             max_connections=-(-config.max_connections // self._count),
@@ -444,6 +446,7 @@ class Supervisor:
         self._node = name
         others = [number for number in self.workers if number]
         write_workers(self._config.data_dir, others, self._begun)
+        self._group_workers = read_stored(self._config.data_dir).group_workers()  # worker 0 says it of a new folder
         for number in others:
             worker = self.workers[number]
             if not worker.is_running and not worker.is_empty:

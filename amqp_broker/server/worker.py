@@ -37,6 +37,7 @@ from amqp_broker.server.moves import MOVE, Moves
 from amqp_broker.server.peers import PeerLinks
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
+from amqp_broker.server.workers_file import read_workers, write_workers
 from amqp_broker.settings.kinds import Address
 from amqp_broker.settings.workers import node_of_worker, worker_name
 from amqp_broker.turn.completion import Completion
@@ -69,6 +70,7 @@ _NUMBER: Final = 8
 OF_WORKER: Final = (
     "node_name", "data_dir", "workers", "worker", "worker_processes", "memory_budget_bytes",
     "max_partial_messages_bytes", "max_connections", "load_definitions", "exit_with_parent", "cluster_listen",
+    "group_workers",
 )  # fmt: skip
 _LOOPBACK_FREE_PORT = Address("127.0.0.1", 0)
 
@@ -118,6 +120,18 @@ class WorkerSide(ClusterSide):
         self._is_serving = False
         self._reached: dict[int, Address] = {}
         self._moves: Moves | None = None
+
+    def settle(self, disk: Disk) -> Config:
+        """See ClusterSide. Worker 0 says of a new folder which worker has which groups, before there is any log."""
+        config = super().settle(disk)
+        is_old = disk.exists("journal") or bool(read_workers(config.data_dir))
+        if config.worker or not config.spread_groups or is_old:
+            return config
+        workers = tuple(group % config.workers for group in range(1, config.queue_groups + 1))
+        groups = {group: worker for group, worker in enumerate(workers, 1) if worker}
+        write_workers(config.data_dir, list(range(1, config.workers)), groups=groups)
+        self._config = replace(config, group_workers=workers)
+        return self._config
 
     async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
         """See ClusterSide."""
@@ -187,7 +201,13 @@ class WorkerSide(ClusterSide):
         """It serves clients from now on."""
         name = self._replication.own_node
         self._tell(READY + name.encode())
-        if self._seat.is_closing:
+        config = self._seat.config
+        groups = [group for group, worker in enumerate(config.group_workers, 1) if worker == config.worker]
+        if not self._seat.is_closing:
+            return
+        if groups:  # their logs stay where they are
+            log.info("worker %d stays: it has the logs of groups %s", config.worker, ", ".join(map(str, groups)))
+        else:
             self._look_whether_empty()
 
     def when_serving(self, then: Callable[[], None]) -> None:

@@ -1,23 +1,44 @@
-"""WORKERS: which folders of a data folder are its workers'. JSON: {"version": 1, "workers": [1, 2], "begun": [1]}.
+"""WORKERS: which folders of a data folder are those of its workers, and which of them have logs of groups of queues.
+
+    {"version": 1, "workers": [1, 2, 3], "begun": [1]}
+    {"version": 2, "workers": [1, 2, 3], "begun": [1, 2], "groups": {"1": 1, "2": 2}}    groups that are not worker 0's
 
 The data folder itself is worker 0's; DIR/workers/K is like it. `begun` are those that have been ready once: who of them
-has no folder any more has lost what it held, and is not to begin anew as if that had never been.
+has no folder any more has lost what it held, and is not to begin anew as if that had never been. Programs of the
+version before read version 1, which is written while all groups are worker 0's.
+
+Invariant: a log is where this says, and is never moved.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.errors import StorageError
 from storage.folder_format import FORMAT_FILE
 
 WORKERS_FILE: Final = "WORKERS"
 _FOLDER: Final = "workers"
-_VERSION: Final = 1
+_WITHOUT_GROUPS: Final = 1
+_VERSION: Final = 2
+
+
+class StoredWorkers(NamedTuple):
+    """numbers: of the workers that have folders, besides worker 0. begun: those of them that have been ready once, as
+    far as the version that wrote the file has said so. groups: which of them has the log of a group, for those groups
+    that are not worker 0's."""
+
+    numbers: list[int]
+    begun: list[int]
+    groups: dict[int, int]
+
+    def group_workers(self) -> tuple[int, ...]:
+        """The worker of each group, from group 1 to the last that is not worker 0's."""
+        return tuple(self.groups.get(group, 0) for group in range(1, max(self.groups, default=0) + 1))
 
 
 def folder_of(data_dir: Path, number: int) -> Path:
@@ -33,17 +54,6 @@ def node_of_folder(folder: Path) -> Path:
     return node if is_workers else folder
 
 
-def read_workers(data_dir: Path) -> list[int]:
-    """The workers that have folders, besides worker 0. Raises StorageError for a file that cannot be read."""
-    return _numbers(data_dir, "workers")
-
-
-def read_begun(data_dir: Path) -> list[int]:
-    """Those of them that have been ready once, as far as the version that wrote the file has said so. Raises
-    StorageError."""
-    return _numbers(data_dir, "begun", ())
-
-
 def has_lost_folder(data_dir: Path, number: int) -> bool:
     """Whether a worker that has been ready once has no folder any more."""
     return not (folder_of(data_dir, number) / FORMAT_FILE).exists()
@@ -57,32 +67,61 @@ def why_lost(data_dir: Path, number: int) -> str:
     )
 
 
-def _numbers(data_dir: Path, key: str, default: Iterable[int] | None = None) -> list[int]:
+def read_stored(data_dir: Path) -> StoredWorkers:
+    """What it says. Raises StorageError for a file that cannot be read."""
     path = data_dir / WORKERS_FILE
     try:
         said = json.loads(path.read_bytes())
-        version = said["version"]
-        workers = [int(each) for each in (said[key] if default is None else said.get(key, default))]
+        version, workers = said["version"], [int(each) for each in said["workers"]]
+        begun = [int(each) for each in said.get("begun", ())]
+        groups = {int(group): int(worker) for group, worker in dict(said.get("groups", {})).items()}
     except (FileNotFoundError, NotADirectoryError):  # whoever opens the folder says what is wrong with it
-        return []
+        return StoredWorkers([], [], {})
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"it does not say which workers there are ({error}): restore it from a copy"
         raise StorageError(f"{path}: {why}") from None
-    if version != _VERSION:
+    if version not in (_WITHOUT_GROUPS, _VERSION):
         raise StorageError(f"{path}: version {version}, and this program reads {_VERSION}: start a newer one")
-    return workers
+    _check_groups(path, workers, groups)
+    return StoredWorkers(workers, begun, groups)
 
 
-def write_workers(data_dir: Path, workers: Collection[int], begun: Iterable[int] = ()) -> None:
-    """Have it on the disk. Without workers there is no such file. Raises OSError."""
+def _check_groups(path: Path, workers: list[int], groups: Mapping[int, int]) -> None:
+    for group, worker in groups.items():
+        if worker not in workers:
+            why = f"group {group} is said to be worker {worker}'s, which is none of {workers}: restore it from a copy"
+            raise StorageError(f"{path}: {why}")
+
+
+def read_workers(data_dir: Path) -> list[int]:
+    """The workers that have folders, besides worker 0. Raises StorageError for a file that cannot be read."""
+    return read_stored(data_dir).numbers
+
+
+def write_workers(
+    data_dir: Path,
+    workers: Collection[int],
+    begun: Iterable[int] | None = None,
+    groups: Mapping[int, int] | None = None,
+) -> None:
+    """Have it on the disk. Without workers there is no such file. begun, groups: None: as they are. Raises OSError;
+    StorageError where a worker is to go that has the log of a group."""
     path = data_dir / WORKERS_FILE
-    wanted, ready = sorted(workers), sorted({*begun} & {*workers})
-    if (wanted, ready) == (read_workers(data_dir), read_begun(data_dir)):
+    known = read_stored(data_dir)
+    ready = known.begun if begun is None else begun
+    written = StoredWorkers(
+        sorted(workers), sorted({*ready} & {*workers}), known.groups if groups is None else dict(groups)
+    )
+    if written == known:
         return
-    if wanted:
+    _check_groups(path, written.numbers, written.groups)
+    said: dict[str, object] = {"version": _WITHOUT_GROUPS, "workers": written.numbers, "begun": written.begun}
+    if written.groups:
+        said |= {"version": _VERSION, "groups": {str(group): worker for group, worker in written.groups.items()}}
+    if written.numbers:
         new = path.with_suffix(".new")
         with open(new, "wb") as file:
-            file.write(json.dumps({"version": _VERSION, "workers": wanted, "begun": ready}).encode() + b"\n")
+            file.write(json.dumps(said).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)

@@ -28,6 +28,7 @@ from amqp_broker.settings.kinds import (
     ADDRESSES,
     BOOLEAN,
     COUNT,
+    COUNTS,
     DURATION,
     FILE,
     FOLDER,
@@ -614,7 +615,7 @@ class Config(ClusterConfig):
         1,
         NODE,
         "Processes that share the clients and the classic queues of this node, each on a core of its own; auto: as "
-        "many as there are processors, one fewer from 8 on. Not in a cluster of several hosts yet.",
+        "many as there are processors, one fewer from 8 on.",
     )
     worker_timeout_ms: int = setting(
         DURATION,
@@ -638,11 +639,25 @@ class Config(ClusterConfig):
         "worker that it came to.",
         choices=("auto", "off"),
     )
+    spread_groups: bool = setting(
+        BOOLEAN,
+        False,
+        NODE,
+        "The groups of quorum queues and streams of a new data folder are spread over its workers, and stay where they "
+        "are then; without it all are worker 0's.",
+    )
     worker: int = setting(
         COUNT, 0, NODE, "Which of the workers this process is.", minimum=0, maximum=65535, is_hidden=True
     )
     worker_processes: int = setting(
         COUNT, 1, NODE, "How many workers there are, those included that get no clients.", minimum=1, is_hidden=True
+    )
+    group_workers: tuple[int, ...] = setting(
+        COUNTS,
+        (),
+        NODE,
+        "Which worker has the log of each group of quorum queues, from group 1 on; worker 0, where none is said.",
+        is_hidden=True,
     )
     log_level: str = setting(
         TEXT,

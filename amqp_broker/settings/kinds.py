@@ -230,6 +230,10 @@ def _parse_addresses(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(part) for part in split_list(text))
 
 
+def _parse_counts(text: str) -> tuple[int, ...]:
+    return tuple(_parse_count(part) for part in split_list(text))
+
+
 def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(split_list(text))
 
@@ -267,6 +271,7 @@ ADDRESSES = Kind(
     is_list=True,
 )
 NAMES = Kind("names", "NAME", "names with commas, or nothing", _parse_names, _show_list, is_list=True)
+COUNTS = Kind("counts", "N", "whole numbers with commas, or nothing", _parse_counts, _show_list, is_list=True)
 MEMBERS = Kind(
     "members",
     "NAME=HOST:PORT",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from amqp_broker.management.cluster_verbs import Answer, ClusterVerbs
+from amqp_broker.management.cluster_verbs import Answer
 from amqp_broker.management.request import Request
 from amqp_broker.node import Node
 from amqp_broker.turn.task import Steps
@@ -13,8 +13,7 @@ from amqp_broker.turn.task import Steps
 
 def verbs_of(node: Node) -> dict[str, Callable[[Request], Answer]]:
     """By their names; what is done in slices is done at once."""
-    verbs = ClusterVerbs(node.broker, node.replication, node.membership, node.transfers, node.groups).verbs
-    return {name: partial(_answer, verb) for name, verb in verbs.items()}
+    return {name: partial(_answer, verb) for name, verb in node.system.cluster.verbs.items()}
 
 
 def _answer(verb: Callable[[Request], Answer | Steps], request: Request) -> Answer:

@@ -548,12 +548,16 @@ def test_workers_of_a_node_go_one_by_one(with_workers: Metadata) -> None:
 def test_a_member_says_which_workers_it_has(with_workers: Metadata) -> None:
     metadata, seen = with_workers, with_workers.place_generation
     assert metadata.apply(commands.put_member_workers("n1", [2, 1, 0], [2, 7]))
-    assert metadata.workers_of("n1") == ((1, 2), (2,))
+    assert metadata.workers_of("n1") == ((1, 2), (2,), ())
+    assert not metadata.has_spread_groups
     assert metadata.worker_names() == ["n1/1", "n1/2"]
     assert [metadata.is_closing(name) for name in ("n1", "n1/1", "n1/2", "n2/2")] == [False, False, True, False]
     assert metadata.place_generation > seen
     assert not metadata.apply(commands.put_member_workers("n1", [1, 2], [2]))
     assert not metadata.apply(commands.put_member_workers("n3", [1], [])), "it is no member"
+    assert metadata.apply(commands.put_member_workers("n1", [1, 2], [2], [1, 0, 2]))
+    assert metadata.workers_of("n1").groups == (1, 0, 2)
+    assert metadata.has_spread_groups
     again = Metadata()
     for command in metadata.snapshot():
         again.apply(command)

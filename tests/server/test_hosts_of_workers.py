@@ -25,6 +25,7 @@ from tests.server.worker_load import (
     STREAM,
     Publisher,
     declare,
+    declare_lasting,
     drain,
     homes_of,
     is_alive,
@@ -157,16 +158,17 @@ async def killed(node: ClusterNode, worker: int) -> None:
     await until(lambda: is_another(folder_of(node), worker, before), "it does not come again")
 
 
-async def lose_nothing(folder: Path) -> None:
-    with hosts(folder) as cluster:
+async def lose_nothing(folder: Path, **settings: object) -> None:
+    with hosts(folder, **settings) as cluster:
         first, second, third = cluster.nodes
         await declare(first.url)
+        lasting = await declare_lasting(first.url, LASTING)
         local = [f"at{number}" for number in range(12)]
         async with contextlib.AsyncExitStack() as stack:
             for name, url in zip(local, [first.url, second.url, third.url] * 4, strict=True):
                 connection = await stack.enter_async_context(await aio_pika.connect(url))
                 await (await connection.channel()).declare_queue(name, durable=True, arguments=LOCAL)
-        queues = (*CLASSIC, *local, "lasting", "stream")
+        queues = (*CLASSIC, *local, "lasting", "stream", *lasting)
         publishers = [Publisher(cluster.urls[number % 3], name) for number, name in enumerate(queues)]
 
         async def go_on(why: str) -> None:
@@ -184,7 +186,8 @@ async def lose_nothing(folder: Path) -> None:
         await go_on("since the supervisor of n3 was killed")
         for each in [first.broker.process.pid, *processes_of(first)]:
             os.kill(each, signal.SIGKILL)
-        there = [each for each in publishers if each.queue in ("lasting", "stream") and each.url != first.url]
+        kept = ("lasting", "stream", *lasting)
+        there = [each for each in publishers if each.queue in kept and each.url != first.url]
         for each in there:
             await each.gets_on("while n1 is away, which is one of three")
         await asyncio.to_thread(first.restart, kill=True)
@@ -195,8 +198,9 @@ async def lose_nothing(folder: Path) -> None:
             await drain(third.url, each.queue, set(each.confirmed))
 
 
-def test_what_was_confirmed_outlives_each_process_of_each_host(tmp_path: Path) -> None:
-    asyncio.run(lose_nothing(tmp_path))
+@pytest.mark.parametrize("is_spread", [False, True], ids=["groups at workers 0", "spread groups"])
+def test_what_was_confirmed_outlives_each_process_of_each_host(tmp_path: Path, is_spread: bool) -> None:
+    asyncio.run(lose_nothing(tmp_path, spread_groups=is_spread, queue_groups=4))
 
 
 def use(url: str, name: str, arguments: dict[str, object] | None = None) -> None:

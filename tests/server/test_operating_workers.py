@@ -13,7 +13,7 @@ import aio_pika
 import pytest
 
 import amqp_broker
-from amqp_broker.server.workers_file import read_begun, read_workers, write_workers
+from amqp_broker.server.workers_file import read_stored, read_workers, write_workers
 from amqp_broker.system_client import SystemClient
 from amqp_broker.testing.embedded import BrokerStartError
 from tests.server.worker_load import LASTING, homes_of, process_of, until
@@ -100,7 +100,7 @@ def test_a_copy_of_the_folder_has_all_workers(tmp_path: Path) -> None:
 def test_a_worker_whose_folder_is_lost_does_not_begin_anew_by_itself(tmp_path: Path) -> None:
     with amqp_broker.running(tmp_path, workers=2) as broker:
         asyncio.run(publish(broker.url, [b"1"]))
-    assert read_begun(tmp_path) == [1]
+    assert read_stored(tmp_path).begun == [1]
     folder = tmp_path / "workers" / "1"
     kept = folder.rename(tmp_path / "kept")
     line = f"{folder}: worker 1 was served from this folder, and it is gone"
@@ -116,7 +116,7 @@ def test_a_worker_whose_folder_is_lost_does_not_begin_anew_by_itself(tmp_path: P
         assert "worker 1 has lost its folder, and what its queues held: it begins anew" in broker.logs
         asyncio.run(publish(broker.url, [b"2"]))
     with amqp_broker.running(tmp_path, workers=2) as broker:
-        assert read_begun(tmp_path) == [1]
+        assert read_stored(tmp_path).begun == [1]
 
 
 def test_a_worker_whose_folder_goes_while_it_runs_ends_the_node(tmp_path: Path) -> None:

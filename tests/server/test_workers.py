@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 from pathlib import Path
@@ -17,15 +18,17 @@ from amqp_broker.client import Connection
 from amqp_broker.client.errors import ClientError
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import QueueDeclare
-from amqp_broker.server.workers_file import read_workers, write_workers
+from amqp_broker.server.workers_file import StoredWorkers, read_stored, read_workers, write_workers
 from amqp_broker.system_client import SystemClient
 from storage.errors import StorageError
 from tests.server.worker_load import (
     CLASSIC,
+    LASTING,
     LOST,
     STREAM,
     Publisher,
     declare,
+    declare_lasting,
     drain,
     homes_of,
     is_alive,
@@ -190,6 +193,49 @@ def test_what_was_confirmed_outlives_each_process(tmp_path: Path) -> None:
     asyncio.run(die_and_lose_nothing(tmp_path / "data"))
 
 
+async def groups_lose_nothing(data_dir: Path) -> None:
+    """Groups of both workers, each of which is killed under load; then there is one worker, and then three."""
+    spread = {"spread_groups": True, "queue_groups": 4}
+    with amqp_broker.running(data_dir, workers=2, **spread) as broker:
+        names = [*await declare_lasting(broker.url, LASTING), *await declare_lasting(broker.url, STREAM)]
+        with SystemClient(broker.url) as client:
+            rows = client.request("cluster.status")["groups"]
+        assert [row["worker"] for row in rows if row["group"]] == [1, 0, 1, 0]
+        assert all(row["queues"] for row in rows if row["group"]), "of eight queues some are in each group"
+        publishers = [Publisher(broker.url, name) for name in names]
+        for each in publishers:
+            await each.gets_on("at the start")
+        for worker in (1, 0):
+            before = process_of(data_dir, worker)
+            os.kill(before, signal.SIGKILL)
+            await until(lambda before=before: not is_alive(before), "it does not die")  # type: ignore[misc]
+            for each in publishers:
+                await each.gets_on(f"since worker {worker} was killed")
+        workers = [process_of(data_dir, worker) for worker in (0, 1)]
+        os.kill(broker.process.pid, signal.SIGKILL)
+        await until(lambda: not any(map(is_alive, workers)), "the workers outlive the supervisor")
+        for each in publishers:
+            await each.stop()
+    for count in (1, 3):
+        with amqp_broker.running(data_dir, workers=count, queue_groups=4) as broker:
+            for each in publishers:
+                if count == 1 or each.queue.startswith("stream"):
+                    await drain(broker.url, each.queue, set(each.confirmed))
+        assert read_stored(data_dir).groups == {1: 1, 3: 1}, "a log stays where it is"
+
+
+def test_what_groups_of_each_worker_have_confirmed_outlives_each_process(tmp_path: Path) -> None:
+    asyncio.run(groups_lose_nothing(tmp_path / "data"))
+
+
+def test_an_old_folder_keeps_its_groups_at_worker_0(tmp_path: Path) -> None:
+    with amqp_broker.running(tmp_path, workers=2):
+        pass
+    with amqp_broker.running(tmp_path, workers=2, spread_groups=True) as broker, SystemClient(broker.url) as client:
+        assert {row["worker"] for row in client.request("cluster.status")["groups"]} == {0}
+    assert read_stored(tmp_path).groups == {}
+
+
 async def use_as_one(url: str) -> None:
     connections = [await aio_pika.connect(url) for _ in range(6)]
     channels = [await connection.channel() for connection in connections]
@@ -281,11 +327,31 @@ def test_a_worker_that_cannot_start_ends_the_node(tmp_path: Path) -> None:
     asyncio.run(die())
 
 
-@pytest.mark.parametrize("text", ["{", '{"version": 2, "workers": [1]}', '{"version": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", '{"version": 3, "workers": [1]}', '{"version": 1}', '{"version": 2, "workers": [1], "groups": {"1": 2}}',
+     '{"version": 2, "workers": [1], "groups": 3}'],
+)  # fmt: skip
 def test_a_file_of_workers_that_cannot_be_read_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "WORKERS").write_text(text)
     with pytest.raises(StorageError, match="WORKERS: "):
         read_workers(tmp_path)
+
+
+def test_the_file_of_workers_says_who_has_the_logs_of_groups(tmp_path: Path) -> None:
+    write_workers(tmp_path, [1, 2], [2], {1: 1, 3: 2})
+    assert read_stored(tmp_path) == StoredWorkers([1, 2], [2], {1: 1, 3: 2})
+    write_workers(tmp_path, [3, 1, 2])
+    assert read_stored(tmp_path) == StoredWorkers([1, 2, 3], [2], {1: 1, 3: 2})
+    assert json.loads((tmp_path / "WORKERS").read_text())["version"] == 2
+    with pytest.raises(StorageError, match="group 3 is said to be worker 2's"):
+        write_workers(tmp_path, [1, 3])
+    assert read_stored(tmp_path).numbers == [1, 2, 3]
+
+
+def test_the_file_of_workers_is_as_the_version_before_knows_it_without_groups(tmp_path: Path) -> None:
+    write_workers(tmp_path, [1, 2])
+    assert json.loads((tmp_path / "WORKERS").read_text()) == {"version": 1, "workers": [1, 2]}
 
 
 def test_the_file_of_workers_is_there_while_there_are_some(tmp_path: Path) -> None:

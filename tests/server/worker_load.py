@@ -116,9 +116,20 @@ async def declare(url: str) -> None:
         await channel.declare_queue("stream", durable=True, arguments=STREAM)
 
 
+async def declare_lasting(url: str, arguments: dict[str, str], count: int = 4) -> list[str]:
+    """Queues or streams, in as many groups as there are."""
+    names = [f"{arguments['x-queue-type']}{number}" for number in range(count)]
+    async with await aio_pika.connect(url) as connection:
+        channel = await connection.channel()
+        for name in names:
+            placed = {**arguments, "x-queue-leader-locator": "balanced"}
+            await channel.declare_queue(name, durable=True, arguments=placed)
+    return names
+
+
 async def drain(url: str, name: str, confirmed: set[bytes]) -> None:
     """Read a queue until everything that was confirmed has come."""
-    arguments = {"x-stream-offset": "first"} if name == "stream" else None
+    arguments = {"x-stream-offset": "first"} if name.startswith("stream") else None
     deadline, found, came = time.monotonic() + PATIENCE_S, set[bytes](), asyncio.Event()
     while not confirmed <= found:
         assert time.monotonic() < deadline, f"{name}: {len(confirmed - found)} of {len(confirmed)} are lost"

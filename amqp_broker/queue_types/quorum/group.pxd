@@ -20,6 +20,7 @@ cdef class QueueGroup(CommandSink):
     cdef public Group raft
     cdef public OwnStream stream
     cdef readonly str own_node
+    cdef object _places
     cdef public object letters
     cdef public object host
     cdef public object timers

@@ -188,6 +188,7 @@ class QueueGroup(CommandSink):
         self.raft = raft
         # A session above all that the log knows of earlier runs, and none that only others know of.
         self.own_node = groups.own_node
+        self._places = groups.places
         newest = _newest_session(raft, machine, self.own_node)
         session = session_above(newest, now << SESSION_BITS, host.random_bytes)
         self.stream = OwnStream(self.own_node, session)
@@ -243,19 +244,28 @@ class QueueGroup(CommandSink):
 
     @property
     def leader(self) -> str | None:
-        """Who leads the group, as far as this node knows, whether it is a member or not."""
+        """The process that leads the group, as far as this one knows, whether it is a member or not."""
         guest = self.guest
-        return self.raft.leader if guest is None else guest.leader
+        return self.member_leading() if guest is None else guest.leader
 
-    def members(self) -> tuple[str, ...]:
-        """Who votes in the group; on a node that is no member, who is to be one."""
+    def member_leading(self) -> str | None:
+        """The process that leads, as Raft knows it here."""
+        leader = self.raft.leader
+        return leader if leader is None else self._places.process_of(self.group_id, leader)
+
+    def voters(self) -> tuple[str, ...]:
+        """The nodes that vote in the group; where it is not here, those that are to."""
         return self.raft.members or tuple(sorted(self._groups.members_of(self.group_id)))
 
+    def members(self) -> tuple[str, ...]:
+        """Their processes that have the group."""
+        return tuple([self._places.process_of(self.group_id, name) for name in self.voters()])
+
     def wanted_members(self) -> list[str]:
-        """The other nodes that are to be members."""
-        metadata = self._metadata
-        names = self._groups.members_of(self.group_id) or sorted(metadata.members())
-        return [name for name in names if name != self.own_node]
+        """The other processes that have the group, or are to."""
+        names = self._groups.members_of(self.group_id) or sorted(self._metadata.members())
+        found = [self._places.process_of(self.group_id, name) for name in names]
+        return [name for name in found if name != self.own_node]
 
     def member_to_ask(self) -> str:
         """Of a guest: who leads; while nobody is known to, another member, one with a link if there is one. "" for
@@ -438,7 +448,7 @@ class QueueGroup(CommandSink):
 
     def _look_at_members(self, now: int) -> None:
         """Whether this node is a member of the group, or a guest, may be another thing than before."""
-        raft, guest, own = self.raft, self.guest, self.own_node
+        raft, guest, own = self.raft, self.guest, self._places.own_host
         members = self._groups.members_of(self.group_id)
         if self._left_term and raft.last_index != self._left_at:
             self._left_term = 0  # somebody has added it again since, and counts on what it has got
@@ -716,8 +726,10 @@ class QueueGroup(CommandSink):
             if self.guest is not None:
                 return  # it has not applied yet what it has heard as a guest
             self._do_chores(now)
-        elif not self._groups.is_linked(leader):
-            return
+        else:
+            leader = self.leader
+            if leader is None or not self._groups.is_linked(leader):
+                return
         if self._has_waited(now):
             guest = self.guest
             newest = self.machine.last_session_of(self.own_node) if guest is None else guest.newest_session

@@ -19,7 +19,7 @@ cdef class QuorumGroups:
     cdef readonly bint is_active
     cdef readonly bint is_busy
     cdef readonly bint has_lists
-    cdef tuple _worker_0
+    cdef readonly object places
     cdef long long _lists_seen
     cdef readonly object send_request
     cdef readonly object send_answer

@@ -7,7 +7,7 @@ other they say at the end of the turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from amqp_broker.links.frame_kinds import FrameKind
@@ -17,6 +17,7 @@ from queues.quorum.machine import QueueGroupMachine
 from raft.host import RaftHost
 
 if TYPE_CHECKING:
+    from amqp_broker.cluster.group_places import GroupPlaces
     from amqp_broker.cluster.transfers import Transfers
     from amqp_broker.links.tenants import Tenants
     from amqp_broker.queue_types.quorum.group import GroupHost
@@ -33,14 +34,15 @@ _ASK_MS = 1000
 
 class QuorumGroups:
     """all: by number. is_active: there are quorum queues. is_busy: a group has something to do at the end of this turn.
-    has_lists: groups are, or were, on some of the nodes only, or the node has workers. is_ready, is_alone: of the
-    node's metadata (Replication). pagers: the node's, for classic queues, and those of the groups. synced_position: up
-    to where the journal is on the disk."""
+    places: which process has which. has_lists: groups are, or were, on some of the nodes only, or the node has workers.
+    is_ready, is_alone: of the node's metadata (Replication). pagers: the node's, for classic queues, and those of the
+    groups. synced_position: up to where the journal is on the disk."""
 
     def __init__(
         self,
         config: Config,
         raft: RaftHost,
+        places: GroupPlaces,
         tenants: Tenants,
         transfers: Transfers,
         host: GroupHost,
@@ -50,6 +52,7 @@ class QuorumGroups:
     ) -> None:
         self._config = config
         self._raft = raft
+        self.places = places
         self._linked = tenants.linked
         self._send_batch = tenants.register(FrameKind.QUEUE_BATCH, self._on_batch)
         self.send_request = tenants.register(FrameKind.GUEST_REQUEST, self._on_guest_request)
@@ -65,8 +68,7 @@ class QuorumGroups:
         self.pagers = [host.store.pager]
         self.is_active = False
         self.is_busy = False
-        self.has_lists = config.has_workers
-        self._worker_0 = (node_of_worker(config.node_name),) if config.worker else ()
+        self.has_lists = config.has_workers or places.is_spread
         self._lists_seen = 0
         self.synced_position = 0
         #: Who is told how long things take, if anybody is.
@@ -89,8 +91,8 @@ class QuorumGroups:
 
     @property
     def own_node(self) -> str:
-        """This node's name in its groups."""
-        return self._raft.node_id
+        """The name of this process, under which its commands are in the logs."""
+        return self.places.own_process
 
     def is_linked(self, name: str) -> bool:
         """Whether there is a link to that node."""
@@ -99,7 +101,10 @@ class QuorumGroups:
     def _look(self, group_id: int) -> tuple[str | None, Collection[str]]:
         """See LookElsewhere."""
         group = self.all.get(group_id)
-        return (group.leader, group.members()) if group is not None else (None, ())
+        if group is None:
+            return None, ()
+        leader = group.leader
+        return (None if leader is None else node_of_worker(leader)), group.voters()
 
     @property
     def is_behind(self) -> bool:
@@ -119,20 +124,29 @@ class QuorumGroups:
 
     def place_queue(self, next_queue_id: int, is_local: bool, size: int = 0) -> int:
         """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
-        of those that this node leads, as what is published here has one hop less then. Where it leads none, it asks to
-        lead the group, if that has no queue yet. size: on how many nodes it is to be, 0 for any number; see
-        `groups_of_size`."""
+        of those that this node leads, with any of its workers, as what is published here has one hop less then. Where
+        it leads none, it asks to lead the group, if that has no queue yet. size: on how many nodes it is to be, 0 for
+        any number; see `groups_of_size`."""
         groups, now = self.groups_of_size(size) if self.has_lists else self.all, self.clock.now
         if is_local and self.has_lists:  # of those that are here, too, if there are some
-            groups = {each: group for each, group in groups.items() if group.guest is None} or groups
-        led = [group_id for group_id, group in groups.items() if group.raft.is_leader] if is_local else []
+            groups = {each: group for each, group in groups.items() if self._is_on_this_node(group)} or groups
+        led = [group_id for group_id, group in groups.items() if self._leads(group)] if is_local else []
         chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
         is_member = groups[chosen].guest is None
         is_new = is_member and not 0 <= now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
         if is_local and not led and not groups[chosen].queues and not self._is_leaving and is_new:
             self._asked_at = now
-            self._transfers.request(chosen, self.own_node)
+            self._transfers.request(chosen, self.places.own_host)
         return next_queue_id + (chosen - 1 - next_queue_id) % len(self.all)
+
+    def _is_on_this_node(self, group: QueueGroup) -> bool:
+        is_elsewhere = self.places.is_spread and not self.places.is_here(group.group_id)
+        return self.places.own_host in group.voters() if is_elsewhere else group.guest is None
+
+    def _leads(self, group: QueueGroup) -> bool:
+        """Whether this node leads a group, with any of its workers."""
+        leader = group.leader
+        return bool(group.raft.is_leader) or (leader is not None and node_of_worker(leader) == self.places.own_host)
 
     def groups_of_size(self, size: int) -> dict[int, QueueGroup]:
         """Those that are on so many nodes; where there are none, those that are on the next larger number; where all
@@ -180,27 +194,43 @@ class QuorumGroups:
         ]
 
     def members_of(self, group_id: int) -> tuple[str, ...]:
-        """The nodes that a group is on, as far as they are named. A worker k is on none, and begins with its node's
-        worker 0."""
+        """The nodes that a group is on, as far as they are named. A process that does not have it begins with its own
+        node, where another one may."""
         named = tuple(self._metadata.group_members(group_id))
-        if not self._worker_0:
+        if self.places.is_here(group_id):
             return named
-        own = self._worker_0[0]
+        own = self.places.own_host
         names = named or tuple(sorted(self._metadata.members()))
-        return tuple(sorted(names, key=lambda name: name != own)) or self._worker_0
+        return tuple(sorted(names, key=lambda name: name != own)) or (own,)
 
     # -- start and end -------------------------------------------------------------------------------------------------
 
     def open(self, members: tuple[str, ...], now: int) -> None:
         """See Replication's QueueGroups. Raises CorruptLog."""
+        own = self.own_node
         for group_id in range(1, self._config.queue_groups + 1):
             pager = self.pagers[0].another()  # of the node's
-            machine = QueueGroupMachine(self.own_node, pager, self._config.stream_direct_bytes)
-            raft = self._raft.open_group(group_id, machine, members, now, machine.placer)
+            machine = QueueGroupMachine(own, pager, self._config.stream_direct_bytes)
+            first = members if self.places.is_here(group_id) else ()
+            raft = self._raft.open_group(group_id, machine, first, now, machine.placer)
             if self.has_lists:
                 machine.expect_guests()
             self.pagers.append(pager)
             self.all[group_id] = QueueGroup(raft, machine, pager, self, self._host, self._config, now)
+
+    @property
+    def has_groups(self) -> bool:
+        """See Replication's QueueGroups."""
+        return bool(self.places.has_groups)
+
+    def is_here(self, group_id: int) -> bool:
+        """See Replication's QueueGroups."""
+        return bool(self.places.is_here(group_id))
+
+    def processes(self, members: Mapping[int, Iterable[str]]) -> Iterable[str]:
+        """See Replication's QueueGroups."""
+        places = self.places
+        return dict.fromkeys(places.process_of(group_id, name) for group_id, names in members.items() for name in names)
 
     def activate(self) -> None:
         """There is a quorum queue."""

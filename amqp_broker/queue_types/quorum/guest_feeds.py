@@ -36,6 +36,7 @@ from amqp_broker.queue_types.quorum.guest_frames import (
     encode_answer,
 )
 from amqp_broker.queue_types.remote.effects_codec import EffectsWriter
+from amqp_broker.settings.workers import node_of_worker
 from queues.quorum.effects import (
     AttachRefused,
     Confirmed,
@@ -116,14 +117,14 @@ class GuestFeeds:
         return self._send(name, encode_answer(answer))
 
     def _found(self, name: str, number: int) -> Found:
-        group, raft = self._group, self._raft
+        group, raft, node = self._group, self._raft, node_of_worker(name)
         if not raft.is_leader:
             standing = Standing.FOLLOWS
-        elif name in raft.members or name in raft.learners or not raft.has_settled_members:
+        elif node in raft.members or node in raft.learners or not raft.has_settled_members:
             standing = Standing.LEADS_MEMBER
         else:
             standing = Standing.LEADS if group.leads_and_knows else Standing.NOT_READY
-        return Found(group.group_id, number, standing, raft.term, raft.leader or "")
+        return Found(group.group_id, number, standing, raft.term, group.member_leading() or "")
 
     def _open(self, name: str, frame: Open) -> None:
         group = self._group
@@ -131,7 +132,7 @@ class GuestFeeds:
         if not group.leads_and_knows or group.raft.last_applied < frame.at:
             standing = Standing.NOT_READY if group.raft.is_leader else Standing.FOLLOWS
             raft = group.raft
-            self._say(name, Found(group.group_id, frame.number, standing, raft.term, raft.leader or ""))
+            self._say(name, Found(group.group_id, frame.number, standing, raft.term, group.member_leading() or ""))
             return
         newest = group.machine.last_session_of(name)
         if not self._say(name, Opened(group.group_id, frame.number, newest)):
@@ -166,7 +167,7 @@ class GuestFeeds:
 
     def close(self) -> None:
         """This member does not lead any more."""
-        leader = self._raft.leader or ""
+        leader = self._group.member_leading() or ""
         for name, serving in list(self.serving.items()):
             self.drop(name)
             self._say(name, Closed(self._group_id, serving.number, leader))

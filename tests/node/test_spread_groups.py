@@ -1,0 +1,170 @@
+"""Groups of queues at several workers of a node that is alone: one process has each, the others are its guests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
+from storage.errors import StorageError
+from tests.node.node_driver import Client, NodeDriver, declare, small_config
+from tests.node.system_service import SystemService
+from tests.node.worker_world import WorkerWorld
+from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
+
+#: By group, from 1 on: the first is worker 1's.
+WORKERS = (1, 0)
+
+
+@pytest.fixture
+def world() -> WorkerWorld:
+    made = WorkerWorld(2, group_workers=WORKERS)
+    made.run(500)
+    return made
+
+
+def group(world: WorkerWorld, name: str, group_id: int) -> Any:
+    return world.nodes[name].node.groups.all[group_id]
+
+
+def group_of(world: WorkerWorld, queue: str) -> int:
+    record = world.nodes["n1"].node.broker.metadata.queue("/", queue)
+    return int(record.queue_id) % len(WORKERS) + 1
+
+
+def declared(world: WorkerWorld, **arguments: object) -> dict[int, str]:
+    """A queue in each group, by the group."""
+    found: dict[int, str] = {}
+    client = world.client("n1", 1)
+    for number in range(len(WORKERS)):
+        answer(world, client, declare(f"q{number}", **arguments))
+        found[group_of(world, f"q{number}")] = f"q{number}"
+    assert sorted(found) == [1, 2]
+    return found
+
+
+def confirming(world: WorkerWorld, at: str) -> Client:
+    client = world.client(at, 1)
+    answer(world, client, CONFIRM)
+    return client
+
+
+def test_one_process_has_each_group_and_the_other_is_its_guest(world: WorkerWorld) -> None:
+    for group_id, worker in enumerate(WORKERS, 1):
+        here, other = (world.names[worker], world.names[1 - worker])
+        assert group(world, here, group_id).raft.is_leader
+        assert group(world, here, group_id).raft.members == ("n1",), "a voter is a host"
+        assert group(world, here, group_id).guest is None
+        assert group(world, other, group_id).raft.is_outside
+        assert group(world, other, group_id).guest is not None
+        for name in world.names:
+            assert group(world, name, group_id).leader == here
+            assert group(world, name, group_id).members() == (here,)
+
+
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+@pytest.mark.parametrize("at", ["n1", "n1/1"])
+def test_clients_of_each_worker_use_the_queues_of_each_group(world: WorkerWorld, kind: str, at: str) -> None:
+    for queue in declared(world, x_queue_type=kind).values():
+        client = confirming(world, at)
+        publish(client, b"one", b"two", key=queue)
+        world.run(300)
+        assert confirmed(client) == 2
+        reader = world.client(at, 1)
+        arguments = {"x_stream_offset": "first"} if kind == "stream" else {}
+        read(reader, queue, **arguments)
+        world.run(500)
+        assert bodies(reader) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("killed", ["n1", "n1/1"])
+def test_what_was_confirmed_outlives_the_worker_that_has_it(world: WorkerWorld, killed: str) -> None:
+    """It is published at the other one, before and while that is away: once each."""
+    queues = declared(world, x_queue_type="quorum")
+    other = next(name for name in world.names if name != killed)
+    client = confirming(world, other)
+    for queue in queues.values():
+        publish(client, b"before", key=queue)
+    world.run(300)
+    down = world.kill(killed)
+    world.run(100)
+    for queue in queues.values():
+        publish(client, b"meanwhile", key=queue)
+    world.run(300)
+    own = queues[next(number for number, worker in enumerate(WORKERS, 1) if world.names[worker] == other)]
+    assert message_count(world, other, own) == 2, "its own groups go on"
+    world.revive(killed, down)
+    world.run(3000)
+    for queue in queues.values():
+        for name in world.names:
+            reader = world.client(name, 1)
+            read(reader, queue)
+            world.run(500)
+            assert bodies(reader) == [b"before", b"meanwhile"]
+            world.nodes[name].lose(reader)
+            world.run(500)
+
+
+def message_count(world: WorkerWorld, at: str, queue: str) -> int:
+    return int(world.nodes[at].node.broker.vhosts["/"].queues[queue].message_count())
+
+
+def read(client: Client, queue: str, **arguments: object) -> None:
+    """Consume, ten at a time."""
+    table = Table({key.replace("_", "-"): value for key, value in arguments.items()})
+    consume = methods.BasicConsume(0, queue, "", False, False, False, False, table)
+    client.send(1, methods.BasicQos(0, 10, False), consume)
+
+
+@pytest.mark.parametrize("at", ["n1", "n1/1"])
+def test_queues_of_one_client_are_in_groups_of_all_workers(world: WorkerWorld, at: str) -> None:
+    client = world.client(at, 1)
+    queues = [f"q{number}" for number in range(6)]
+    for queue in queues:
+        answer(world, client, declare(queue, x_queue_type="quorum", x_queue_leader_locator="client-local"))
+    groups = [group_of(world, queue) for queue in queues]
+    assert groups.count(1) == groups.count(2)
+
+
+def test_the_status_says_who_has_a_group_and_what_that_one_says_of_it(world: WorkerWorld) -> None:
+    declared(world, x_queue_type="quorum")
+    world.run(300)
+    service = SystemService(world.nodes["n1"])
+    service.send("cluster.status", b"{}")
+    world.run(300)
+    (answered,) = service.answers()
+    rows = answered["groups"]
+    assert [(row["group"], row["worker"], row["role"], row["leader"]) for row in rows] == [
+        (0, 0, "leader", "n1"), (1, 1, "leader", "n1"), (2, 0, "leader", "n1"),
+    ]  # fmt: skip
+    assert all(row["applied_index"] > 0 for row in rows)
+
+
+def test_a_log_is_where_the_folder_says_and_nowhere_else(world: WorkerWorld) -> None:
+    """A file WORKERS that is another one's is found out before anybody votes."""
+    down = world.kill("n1/1")
+    with pytest.raises(StorageError, match=r"has the log of group 1 .* another worker has it"):
+        restarted(down, group_workers=(0, 1))
+
+
+def test_a_log_that_nobody_has_is_said(world: WorkerWorld) -> None:
+    down = world.kill("n1")
+    with pytest.raises(StorageError, match=r"no log of group 1 .* no other worker has it"):
+        restarted(down, group_workers=())
+
+
+def restarted(driver: NodeDriver, **settings: object) -> None:
+    config = driver.config
+    names = ("node_name", "worker", "workers", "worker_processes", "queue_groups")
+    driver.config = small_config(**{name: getattr(config, name) for name in names}, **settings)
+    driver.start()
+
+
+def test_an_old_folder_has_all_groups_at_worker_0() -> None:
+    world = WorkerWorld(2)
+    world.run(500)
+    for group_id in (1, 2):
+        assert group(world, "n1", group_id).raft.is_leader
+        assert group(world, "n1/1", group_id).leader == "n1"
