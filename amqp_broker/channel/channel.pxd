@@ -157,7 +157,7 @@ cdef class Channel:
     cdef int _give_credit(self, ChannelConsumer consumer) except -1
     @cython.locals(entry=Delivery, queues=dict)
     cpdef list refuse(self, list entries)
-    @cython.locals(consumer=ChannelConsumer, queue=Queue)
+    @cython.locals(consumer=ChannelConsumer)
     cdef Queue _refuse(self, Delivery entry)
     @cython.locals(consumer=ChannelConsumer, queue=Queue, short=dict, now="long long")
     cdef int _share_out(self) except -1

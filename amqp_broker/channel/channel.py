@@ -805,7 +805,7 @@ class Channel:
     def _refuse(self, entry: Delivery) -> Queue:
         # Unchecked: a channel holds deliveries of its own consumers only.
         consumer = cython.cast(ChannelConsumer, entry.consumer) if cython.compiled else entry.consumer
-        queue = cython.cast(Queue, consumer.queue) if cython.compiled else consumer.queue
+        queue: Queue = cython.cast(Queue, consumer.queue) if cython.compiled else consumer.queue
         self.unwanted += 1
         self._give_credit(consumer)
         queue.reject(entry, self.clock.now)

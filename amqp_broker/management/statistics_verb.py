@@ -1,4 +1,4 @@
-"""StatisticsVerb: `statistics`: what the asked process counts, and where it is one of several workers, what each does."""
+"""StatisticsVerb: `statistics`: what the asked process counts, and what each of a node of several does."""
 
 from __future__ import annotations
 

@@ -24,9 +24,17 @@ def test_no_seed_finds_a_violation_and_connections_and_queues_move() -> None:
         assert counts[what] > 0, what
 
 
-@pytest.mark.parametrize(("rule", "seed"), [])
-def test_a_broken_rule_of_workers_is_noticed(rule: Rule, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_noticed(rule, "workers", seed, monkeypatch)
+@pytest.mark.parametrize(
+    ("rule", "weather", "seed"),
+    [
+        (rules.a_worker_is_not_told_what_it_has_missed, "workers", 3),
+        (rules.a_connection_moves_while_much_is_under_way, "workers", 1),
+    ],
+)
+def test_a_broken_rule_of_workers_is_noticed(
+    rule: Rule, weather: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_noticed(rule, weather, seed, monkeypatch)
 
 
 @pytest.mark.long

@@ -351,7 +351,7 @@ def test_the_file_of_workers_says_who_has_the_logs_of_groups(tmp_path: Path) -> 
 
 def test_the_file_of_workers_is_as_the_version_before_knows_it_without_groups(tmp_path: Path) -> None:
     write_workers(tmp_path, [1, 2])
-    assert json.loads((tmp_path / "WORKERS").read_text()) == {"version": 1, "workers": [1, 2]}
+    assert json.loads((tmp_path / "WORKERS").read_text()) == {"version": 1, "workers": [1, 2], "begun": []}
 
 
 def test_the_file_of_workers_is_there_while_there_are_some(tmp_path: Path) -> None:
