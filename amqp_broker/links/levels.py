@@ -38,6 +38,8 @@ DELETION_PROTECTION: Final = 2
 REHOMING: Final = 2
 #: The first in which nodes of a cluster have several workers (metadata/member_workers.py).
 WORKERS: Final = 2
+#: The first in which a command about a user may say that an administrator has to be left (metadata/access.py).
+LAST_ADMINISTRATOR: Final = 2
 #: The version of the folder's format (storage/folder_format.py), by level.
 FOLDER_FORMATS: Final = {1: 5, 2: 6}
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from amqp_broker.management.refused import NOT_AUTHORISED, Refused, not_found
+from amqp_broker.metadata.access import ADMINISTRATOR
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.metadata import Metadata
@@ -20,7 +21,6 @@ VIEWER: Final = "viewer"
 MANAGEMENT: Final = "management"
 POLICYMAKER: Final = "policymaker"
 MONITORING: Final = "monitoring"
-ADMINISTRATOR: Final = "administrator"
 
 #: By tag: those that are as good.
 _AS_GOOD: Final[Mapping[str, frozenset[str]]] = {

@@ -9,7 +9,7 @@ from amqp_broker.auth.passwords import NewPassword
 from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.auth.service_account import check_user_name
 from amqp_broker.auth.users import LoginOutcome
-from amqp_broker.links.levels import DELETION_PROTECTION
+from amqp_broker.links.levels import DELETION_PROTECTION, LAST_ADMINISTRATOR
 from amqp_broker.management.access import ADMINISTRATOR
 from amqp_broker.management.definitions import USER_LIMITS, VHOST_LIMITS
 from amqp_broker.management.definitions.importing import DEFAULT_ALGORITHM, NOT_PROTECTED_YET, read_password_hash
@@ -121,13 +121,18 @@ class AccountVerbs:
             tags = list(known.tags) if known is not None else []
         elif ADMINISTRATOR not in tags:
             self._check_administrators(name)
-        return (yield from self._execute(commands.put_user(name, stored, tags)))
+        answer = yield from self._execute(commands.put_user(name, stored, tags, self._can_leave_one()))
+        if ADMINISTRATOR not in tags:
+            self._check_administrators(name)
+        return answer
 
     def _delete_user(self, request: Request) -> Steps:
         name = self._user(request, "name")
         yield from self._settled()
         self._check_administrators(name)
-        return (yield from self._execute(commands.delete_user(name)))
+        answer = yield from self._execute(commands.delete_user(name, self._can_leave_one()))
+        self._check_administrators(name)  # others may have gone at the same time
+        return answer
 
     def _change_password(self, request: Request) -> Steps:
         """One's own: who knows the old one gives a new one. Guessing it is held back as logins are."""
@@ -146,7 +151,11 @@ class AccountVerbs:
         known = broker.metadata.user(name)
         if known is None:
             raise not_found("user", name)
-        return (yield from self._execute(commands.put_user(name, stored, list(known.tags))))
+        return (yield from self._execute(commands.put_user(name, stored, list(known.tags), self._can_leave_one())))
+
+    def _can_leave_one(self) -> bool:
+        """Whether all members know commands that leave an administrator."""
+        return self._metadata.level >= LAST_ADMINISTRATOR
 
     def _check_administrators(self, without: str) -> None:
         """Somebody has to be able to administer the broker. Raises ValueError."""

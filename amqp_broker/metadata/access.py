@@ -7,9 +7,13 @@ base. `access_generation` rises when anything here changes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import PermissionGrant, TopicGrant, User
+
+
+ADMINISTRATOR: Final = "administrator"
 
 
 class Access:
@@ -69,6 +73,8 @@ class Access:
         known = self._users.get(name)
         limits = known.limits if known else {}
         user = User(name, command["password_hash"], tuple(command["tags"]), limits)
+        if ADMINISTRATOR not in user.tags and self._takes_last_administrator(command):
+            return False
         return self._replace_user(known, user)
 
     def _limit_user(self, command: Command) -> bool:
@@ -84,11 +90,18 @@ class Access:
 
     def _delete_user(self, command: Command) -> bool:
         name = command["user"]
-        if self._users.pop(name, None) is None:
+        if self._takes_last_administrator(command) or self._users.pop(name, None) is None:
             return False
         self.drop_permissions(0, name)
         self.access_generation += 1
         return True
+
+    def _takes_last_administrator(self, command: Command) -> bool:
+        """Whether its user is the last one with the tag, and is not to lose it. Here, where all commands are in one
+        order: two that each leave one of two administrators leave nobody."""
+        if not command.get("leaves_administrator"):
+            return False
+        return [name for name, user in self._users.items() if ADMINISTRATOR in user.tags] == [command["user"]]
 
     def drop_permissions(self, part: int, name: str) -> None:
         """Drops all grants of a user (part 0 of the key) or in a vhost (part 1)."""

@@ -122,9 +122,9 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "vhost.limits": {"vhost": _TEXT, "limits": _LIMITS},
     "vhost.protect": {"vhost": _TEXT, "is_protected": _FLAG},
     "vhost.delete": {"vhost": _TEXT},
-    "user.put": {"user": _TEXT, "password_hash": _TEXT, "tags": _TEXTS},
+    "user.put": {"user": _TEXT, "password_hash": _TEXT, "tags": _TEXTS, "leaves_administrator": _FLAG},
     "user.limits": {"user": _TEXT, "limits": _LIMITS},
-    "user.delete": {"user": _TEXT},
+    "user.delete": {"user": _TEXT, "leaves_administrator": _FLAG},
     "permission.set": {"user": _TEXT, "vhost": _TEXT, "configure": _TEXT, "write": _TEXT, "read": _TEXT},
     "permission.clear": {"user": _TEXT, "vhost": _TEXT},
     "topic_permission.set": {"user": _TEXT, "vhost": _TEXT, "exchange": _TEXT, "write": _TEXT, "read": _TEXT},
@@ -197,6 +197,8 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
 
 DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
+    "user.put": {"leaves_administrator": False},
+    "user.delete": {"leaves_administrator": False},
     "exchange.declare": {"durable": True, "numbered": False},
     "queue.declare": {"durable": True, "exclusive": False, "home": "", "part_of": ""},
     "queue.delete": {"partition_ids": []},
@@ -272,9 +274,10 @@ def delete_vhost(vhost: str) -> Command:
     return _command("vhost.delete", vhost)
 
 
-def put_user(user: str, password_hash: str, tags: Iterable[str]) -> Command:
-    """Creates a user, or replaces password hash and tags of one; limits stay."""
-    return _command("user.put", user, password_hash, list(tags))
+def put_user(user: str, password_hash: str, tags: Iterable[str], leaves_administrator: bool = False) -> Command:
+    """Creates a user, or replaces password hash and tags of one; limits stay. leaves_administrator: changes nothing if
+    nobody would have the tag administrator any more; of level `LAST_ADMINISTRATOR`."""
+    return _command("user.put", user, password_hash, list(tags), leaves_administrator)
 
 
 def limit_user(user: str, limits: Mapping[str, int]) -> Command:
@@ -282,8 +285,9 @@ def limit_user(user: str, limits: Mapping[str, int]) -> Command:
     return _command("user.limits", user, dict(limits))
 
 
-def delete_user(user: str) -> Command:
-    return _command("user.delete", user)
+def delete_user(user: str, leaves_administrator: bool = False) -> Command:
+    """leaves_administrator: see put_user."""
+    return _command("user.delete", user, leaves_administrator)
 
 
 def set_permission(user: str, vhost: str, configure: str, write: str, read: str) -> Command:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from amqp_broker.auth.passwords import verify_password
 from amqp_broker.metadata.entities import User
 from tests.example_counts import examples
+from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver, declare
 from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
@@ -73,6 +74,22 @@ def test_the_last_administrator_stays_one(driver: NodeDriver, service: SystemSer
     service.ask("user.put", name="other", password="x", tags="administrator")
     assert service.ask("user.put", name=USER, tags=["administrator", "x"]) == {"ok": True}
     assert service.ask("user.delete", name="other") == {"ok": True}
+
+
+def test_of_two_administrators_who_are_deleted_at_two_nodes_one_stays() -> None:
+    cluster = NodeCluster()
+    cluster.run_until_ready()
+    first, second = SystemService(cluster.nodes["n1"]), SystemService(cluster.nodes["n2"])
+    first.send("user.put", json.dumps({"name": "other", "tags": "administrator"}).encode())
+    cluster.run(500)
+    assert first.answers() == [{"ok": True}]
+    first.send("user.delete", json.dumps({"name": USER}).encode())
+    second.send("user.delete", json.dumps({"name": "other"}).encode())
+    cluster.run(500)
+    answers = sorted(first.answers() + second.answers(), key=str)
+    assert len(answers) <= 2, "who is deleted may be gone before he hears of it"
+    left = [user.name for user in cluster.nodes["n3"].node.broker.metadata.users() if "administrator" in user.tags]
+    assert len(left) == 1, (left, answers)
 
 
 def test_of_two_administrators_who_delete_each_other_one_stays(driver: NodeDriver, service: SystemService) -> None:

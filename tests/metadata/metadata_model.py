@@ -94,15 +94,22 @@ class NaiveMetadata:
             self.drop_where(table, 1, vhost)
         return self.drop("vhosts", vhost)
 
-    def user_put(self, user: str, **about: object) -> bool:
+    def user_put(self, user: str, tags: list[str], leaves_administrator: bool = False, **about: object) -> bool:
         known = self.find("users", user)
-        return self.put("users", (user,), limits=known["limits"] if known else {}, **about)
+        if leaves_administrator and "administrator" not in tags and self._is_last_administrator(user):
+            return False
+        return self.put("users", (user,), limits=known["limits"] if known else {}, tags=tags, **about)
+
+    def _is_last_administrator(self, user: str) -> bool:
+        return [row["key"] for row in self.tables["users"] if "administrator" in row["tags"]] == [(user,)]
 
     def user_limits(self, user: str, limits: object) -> bool:
         known = self.find("users", user)
         return known is not None and self.put("users", (user,), **{**_content(known), "limits": limits})
 
-    def user_delete(self, user: str) -> bool:
+    def user_delete(self, user: str, leaves_administrator: bool = False) -> bool:
+        if leaves_administrator and self._is_last_administrator(user):
+            return False
         for table in ("permissions", "topic_permissions"):
             self.drop(table, user)
         return self.drop("users", user)

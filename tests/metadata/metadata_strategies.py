@@ -26,7 +26,7 @@ nodes = st.sampled_from(NODES)
 flags = st.booleans()
 raws = st.sampled_from([b"", b"\x01ab\x00", b"\x01xt\x01", bytes(range(256))])
 ids = st.integers(1, 8)
-tags = st.lists(st.sampled_from(["a", "b"]), max_size=2)
+tags = st.lists(st.sampled_from(["a", "administrator"]), max_size=2)
 limits = st.dictionaries(st.sampled_from(["max-queues", "max-connections"]), st.integers(-1, 3), max_size=2)
 values = st.recursive(
     st.sampled_from([None, True, 1, 1.0, "x", 0, False]),
@@ -84,9 +84,9 @@ any_command: st.SearchStrategy[Command] = st.one_of(
     st.builds(commands.limit_vhost, vhosts, limits),
     st.builds(commands.protect_vhost, vhosts, flags),
     st.builds(commands.delete_vhost, vhosts),
-    st.builds(commands.put_user, users, names, tags),
+    st.builds(commands.put_user, users, names, tags, flags),
     st.builds(commands.limit_user, users, limits),
-    st.builds(commands.delete_user, users),
+    st.builds(commands.delete_user, users, flags),
     st.builds(commands.set_permission, users, vhosts, patterns, patterns, patterns),
     st.builds(commands.clear_permission, users, vhosts),
     st.builds(commands.set_topic_permission, users, vhosts, exchanges, patterns, patterns),

@@ -17,7 +17,16 @@ from pathlib import Path
 import pytest
 
 from amqp_broker.links.frame_kinds import SINCE, FrameKind
-from amqp_broker.links.levels import DELETION_PROTECTION, LAST_LETTERS, LEVEL, REHOMING, SOME_MEMBERS, STREAMS, WORKERS
+from amqp_broker.links.levels import (
+    DELETION_PROTECTION,
+    LAST_ADMINISTRATOR,
+    LAST_LETTERS,
+    LEVEL,
+    REHOMING,
+    SOME_MEMBERS,
+    STREAMS,
+    WORKERS,
+)
 from amqp_broker.metadata.commands import DEFAULTS, FIELDS
 from tests.chaos.nodes import PROJECT_ROOT
 from tests.upgrade.earlier import LEVEL_1, NoHistory, earlier_program
@@ -27,6 +36,8 @@ from tests.upgrade.earlier import LEVEL_1, NoHistory, earlier_program
 NEW_COMMANDS = {
     "level.raise": 2,
     "vhost.protect": DELETION_PROTECTION,
+    "user.put leaves_administrator": LAST_ADMINISTRATOR,
+    "user.delete leaves_administrator": LAST_ADMINISTRATOR,
     "partitions.declare": STREAMS,
     "queue.declare part_of": STREAMS,
     "queue.delete partition_ids": STREAMS,
