@@ -10,11 +10,11 @@ from amqp_broker.auth.permissions import check_pattern
 from amqp_broker.auth.service_account import check_user_name
 from amqp_broker.auth.users import LoginOutcome
 from amqp_broker.links.levels import DELETION_PROTECTION, LAST_ADMINISTRATOR
-from amqp_broker.management.access import ADMINISTRATOR
 from amqp_broker.management.definitions import USER_LIMITS, VHOST_LIMITS
 from amqp_broker.management.definitions.importing import DEFAULT_ALGORITHM, NOT_PROTECTED_YET, read_password_hash
 from amqp_broker.management.refused import NOT_AUTHORISED, Refused, not_found, precondition
 from amqp_broker.metadata import commands
+from amqp_broker.metadata.access import ADMINISTRATOR
 from amqp_broker.queue_types.register import DEFAULT_TYPE, QUEUE_TYPES
 from amqp_broker.turn.task import Steps
 

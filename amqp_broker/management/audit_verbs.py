@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 from amqp_broker.audit.actor import actor_of
 from amqp_broker.audit.audit_log import DONE, REFUSED
 from amqp_broker.audit.files import Found, Place
-from amqp_broker.management.access import ADMINISTRATOR, LOOKING
+from amqp_broker.management.access import LOOKING
 from amqp_broker.management.refused import FAILED, Refused
 from amqp_broker.management.written_json import JsonText, list_of
+from amqp_broker.metadata.access import ADMINISTRATOR
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.settings.log_format import about
 from amqp_broker.turn.task import Steps

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.channel.lifecycle import cancel_consumer
 from amqp_broker.flow.state import CLOSING
-from amqp_broker.management.access import ADMINISTRATOR
 from amqp_broker.management.objects.kind import Scope
 from amqp_broker.management.refused import not_found
+from amqp_broker.metadata.access import ADMINISTRATOR
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.turn.task import Steps
 

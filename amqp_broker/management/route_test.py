@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.auth.permissions import Action, Permission, TopicPermission
-from amqp_broker.management.access import ADMINISTRATOR
 from amqp_broker.management.definitions.arguments import read_arguments
 from amqp_broker.management.objects.values import as_object
 from amqp_broker.management.prospects import prospects_of
 from amqp_broker.management.refused import not_found
 from amqp_broker.messages.facts import MessageFacts, copy_keys
+from amqp_broker.metadata.access import ADMINISTRATOR
 from amqp_broker.protocol.errors import EncodeError
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.protocol.properties import encode_properties

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.auth.permissions import Action
 from amqp_broker.leases.service import LEASE, TXN
 from amqp_broker.leases.stream_reads import READS
-from amqp_broker.management.access import ADMINISTRATOR, LOOKING, PATIENT, Asker, least_tag
+from amqp_broker.management.access import LOOKING, PATIENT, Asker, least_tag
 from amqp_broker.management.account_verbs import AccountVerbs
 from amqp_broker.management.administration import Administration
 from amqp_broker.management.at_worker_0 import AtWorker0
@@ -44,6 +44,7 @@ from amqp_broker.management.stream_verbs import StreamVerbs
 from amqp_broker.management.tap_verbs import TapVerbs
 from amqp_broker.management.totals import Totals
 from amqp_broker.management.written_json import JsonChunks, chunks_of, cut_to, encode_value
+from amqp_broker.metadata.access import ADMINISTRATOR
 from amqp_broker.protocol.constants import FRAME_OVERHEAD
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.remote.counts import RemoteCounts

@@ -12,7 +12,6 @@ from typing import Final
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import PermissionGrant, TopicGrant, User
 
-
 ADMINISTRATOR: Final = "administrator"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_broker.management.access import ADMINISTRATOR, LEAST_TAGS, least_tag
+from amqp_broker.management.access import LEAST_TAGS, least_tag
 from amqp_broker.management.refused import CODES
 from amqp_broker.metadata import commands
+from amqp_broker.metadata.access import ADMINISTRATOR
 from tests.management.users import PASSWORD, USER, TaggedDesk, add_user, log_in
 from tests.node.node_driver import NodeDriver, declare
 from tests.node.system_service import SystemService

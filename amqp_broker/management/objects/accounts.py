@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from amqp_broker.management.access import ADMINISTRATOR
 from amqp_broker.management.definitions.exporting import describe_user
 from amqp_broker.management.objects.kind import Cursor, Scope
 from amqp_broker.management.objects.records import Records
+from amqp_broker.metadata.access import ADMINISTRATOR
 from amqp_broker.metadata.entities import PermissionGrant, TopicGrant, User
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from amqp_broker.management.access import ADMINISTRATOR
 from amqp_broker.management.objects.kind import Cursor, Scope
 from amqp_broker.management.objects.records import Records, VhostRecords
+from amqp_broker.metadata.access import ADMINISTRATOR
 from amqp_broker.metadata.entities import User, VHost
 
 if TYPE_CHECKING:
