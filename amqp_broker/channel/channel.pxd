@@ -136,6 +136,7 @@ cdef class Channel:
                           bytes octets, Py_ssize_t place, unsigned long long offset, bytes more) except -1
     @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)
     cpdef void receive_ack(self, unsigned long long tag, bint multiple) except *
+    cpdef bint may_refuse(self, int bits)
     cpdef void receive_refusal(self, unsigned long long tag) except *
     @cython.locals(entry=Delivery, consumer=ChannelConsumer, queue=Queue)
     cpdef void ack_taken(self, list entries) except *

@@ -580,9 +580,14 @@ class Channel:
         if self._to_dispatch or self._shares_out:
             self.dispatch()
 
+    def may_refuse(self, bits: int) -> bool:
+        """Whether `receive_refusal` is for a basic.reject or basic.nack with these bits: neither multiple nor to be put
+        back."""
+        return bits == 0 and not self.settles_specially
+
     def receive_refusal(self, tag: int) -> None:
         """basic.reject, or basic.nack of one delivery, for good (AMQP 0-9-1 §1.8.3.14), which costs about what an ack
-        does. Not for a channel that `settles_specially`."""
+        does."""
         self._to_dispatch.append(self._refuse(self.take_one(tag)))
         self.dispatch()
 

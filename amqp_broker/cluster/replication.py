@@ -346,14 +346,15 @@ class Replication:
             )
 
     def _check_place(self, group_id: int, has_voters: bool) -> None:
-        """A group of which the folder has something is to be here, and only here. Raises StorageError."""
+        """A group of which the folder has something is to be here, and only here; where what is damaged is left out
+        (`recover`), that may be all of a log. Raises StorageError."""
         config, is_here = self._config, not group_id or self._groups.is_here(group_id)
         if has_voters and not is_here:
             raise StorageError(
                 f"this folder has the log of group {group_id} of quorum queues and streams, and by the file WORKERS "
                 f"another worker has it: restore the whole data folder from a copy"
             )
-        is_alone = not (config.cluster or config.cluster_listen or self.host.goes_on_alone)
+        is_alone = not (config.cluster or config.cluster_listen or self.host.goes_on_alone or config.recover)
         if is_alone and is_here and self.host.has_recovered(group_id) and not has_voters:
             raise StorageError(
                 f"this folder has no log of group {group_id} of quorum queues and streams, and by the file WORKERS no "

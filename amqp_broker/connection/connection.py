@@ -274,12 +274,7 @@ class Connection(Client):
                     channel.receive_publish(data, position + 11, end - 1)
                 elif index == _BASIC_ACK and size == 13:
                     channel.receive_ack(get_u64(data, position + 11), (data[position + 19] & 1) != 0)
-                elif (
-                    index in (_BASIC_REJECT, _BASIC_NACK)
-                    and size == 13
-                    and data[position + 19] == 0  # neither to be put back nor multiple
-                    and not channel.settles_specially
-                ):
+                elif index in (_BASIC_REJECT, _BASIC_NACK) and size == 13 and channel.may_refuse(data[position + 19]):
                     channel.receive_refusal(get_u64(data, position + 11))
                 else:
                     self.control.on_channel_method(channel, data[position + 7 : end - 1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from amqp_broker.management.request import Request
 from amqp_broker.management.statistics import count_node
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.peer_questions import PeerQuestions
 
-_VERB: Final = "statistics"
-
 
 class StatisticsVerb:
     """See the module's docstring."""
@@ -23,8 +21,10 @@ class StatisticsVerb:
     def __init__(self, counts: NodeCounts, peers: PeerQuestions) -> None:
         self._counts = counts
         self._peers = peers
-        self.verbs: dict[str, Callable[[Request], Steps]] = {_VERB: self._statistics}
-        peers.verbs[_VERB] = self._serve
+        self.verbs: dict[str, Callable[[Request], Steps]] = {
+            "statistics": self._statistics,
+        }
+        peers.verbs["statistics"] = self._serve
 
     def _statistics(self, request: Request) -> Steps:
         """`statistics`, and of a node of several workers `workers`, in order: each with its number in `worker`, and
@@ -36,7 +36,7 @@ class StatisticsVerb:
         name = peers.own_node
         host = node_of_worker(name)
         beside = [each for each in peers.others() if node_of_worker(each) == host]
-        answers = yield from peers.ask_all(beside, _VERB, {}, request.asker)
+        answers = yield from peers.ask_all(beside, "statistics", {}, request.asker)
         said = {each: {} if answer is None else answer.fields for each, answer in answers.items()} | {name: own}
         workers = [{"worker": worker_number(each), **said[each]} for each in sorted(said, key=worker_number)]
         return {"statistics": own, "workers": workers}
