@@ -24,6 +24,12 @@ def test_no_seed_finds_a_violation_and_connections_and_queues_move() -> None:
         assert counts[what] > 0, what
 
 
+def test_no_seed_finds_a_violation_where_queues_move_all_the_time() -> None:
+    counts: Counter[str] = Counter()
+    assert not failures_of("workers-moving", range(5, 8), 3, 2 * SECONDS, counts), _REPLAY
+    assert counts["queues moved"] > 0
+
+
 @pytest.mark.parametrize(
     ("rule", "weather", "seed"),
     [
