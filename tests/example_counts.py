@@ -1,7 +1,7 @@
 """How many examples a property is tried with, and how many of a test's cases are run.
 
 Without the compiled modules the source is the same, and has been tried with all of them: there a part is enough to see
-whether the two forms differ. The same holds for the cases of a test, where AMQP_BROKER_FEW_CASES=1 says so: `make test`
+whether the two forms differ. The same holds for the cases of a test, where FEW_CASES=1 says so: `make test`
 does, `make test-plain` runs them all.
 """
 
@@ -24,7 +24,7 @@ def examples(count: int) -> int:
 
 def some(cases: Sequence[T]) -> list[T]:
     """Those of a test's cases that are run, from the first to the last: what is alike stands together."""
-    if os.environ.get("AMQP_BROKER_FEW_CASES") != "1":
+    if os.environ.get("FEW_CASES") != "1":
         return list(cases)
     count = max(len(cases) // _PART, min(len(cases), _LEAST_CASES))
     return [cases[number * len(cases) // count] for number in range(count)]

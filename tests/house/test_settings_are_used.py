@@ -10,6 +10,7 @@ import pytest
 
 from amqp_broker.settings.config import SETTINGS, Config
 from amqp_broker.settings.setting import Setting
+from amqp_broker.settings.sources import OTHER_VARIABLES, PREFIX
 
 ROOT = Path(__file__).parents[2]
 DECLARING = {"config.py", "cluster_config.py", "config_sources.py", "setting.py"}
@@ -28,3 +29,10 @@ def key_of(each: Setting) -> str:
 @pytest.mark.parametrize("each", SETTINGS, ids=key_of)
 def test_a_setting_is_read_by_the_broker(each: Setting) -> None:
     assert re.search(rf"\b_?config\.{each.attribute}\b", TEXT), f"nothing reads config.{each.attribute}"
+
+
+@pytest.mark.parametrize("name", ["Makefile", ".ci/run"])
+def test_a_variable_that_is_set_for_tests_is_one_that_a_broker_takes(name: str) -> None:
+    """What begins with our prefix reaches each broker that a test starts; one that it does not know ends its start."""
+    known = {*OTHER_VARIABLES, *(each.variable for each in SETTINGS)}
+    assert set(re.findall(rf"\b({PREFIX}[A-Z_]+)=", (ROOT / name).read_text(encoding="utf-8"))) <= known
