@@ -307,6 +307,8 @@ class Node:
         settings = config.raft_settings(config.memory_budget_bytes)
         # A member of a group is a node: all of its processes have the name of worker 0 there.
         host = RaftHost(node_of_worker(config.node_name), port, settings, RandomSource(random_bytes), outbox)
+        host.work_in_slices(broker.background.add)
+        self.store.prepare_with(host.prepare_to_leave)
         self._raft = host
         self.tenants.register_raft(host.receive_peer)
         places = GroupPlaces(config, host, broker.metadata)

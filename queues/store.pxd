@@ -26,6 +26,7 @@ cdef class MessageStore:
     cdef list _dropping
     cdef dict _spared
     cdef object _live_elsewhere
+    cdef object _is_prepared
 
     @cython.locals(buffer=Buffer)
     cpdef Py_ssize_t append_message(self, Message message, unsigned long long queue_id, unsigned long long sequence,

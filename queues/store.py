@@ -81,6 +81,7 @@ class MessageStore:
         self.on_drop: Callable[[Any, Message, Any], None] | None = None
         #: How many octets of others (the logs of groups) the journal has to hold.
         self._live_elsewhere: Callable[[], int] | None = None
+        self._is_prepared: Callable[[int], bool] | None = None
 
     def count_elsewhere(self, live_bytes: Callable[[], int]) -> None:
         """Others have something in the journal too: so many octets."""
@@ -256,6 +257,11 @@ class MessageStore:
         if self._spared.pop(queue_id, False):
             self._dropping.append(queue_id)
 
+    def prepare_with(self, is_prepared: Callable[[int], bool]) -> None:
+        """`is_prepared(segment)`: whether others leave a segment without much ado. If they do not, they see to it, and
+        write to the journal when they have."""
+        self._is_prepared = is_prepared
+
     # -- keeping the journal short ---------------------------------------------------------------------------------
 
     def shorten(self) -> None:
@@ -267,6 +273,8 @@ class MessageStore:
         if segment >= journal.current_segment:
             return
         if journal.total_bytes <= self.journal_limit_bytes + 2 * self._live_bytes():
+            return
+        if self._is_prepared is not None and not self._is_prepared(segment):
             return
         self.end_turn()
         start = journal.position

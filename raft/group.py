@@ -170,10 +170,10 @@ class Group:
         self.settle()
 
     def take_checkpoint(self) -> bool:
-        """The machine has something to gain by a checkpoint now. Returns whether one was written; not while the last
-        one waits for the disk, or when nothing was applied since."""
+        """The machine has something to gain by a checkpoint as of now. Returns whether one is made; not while the last
+        one is made or waits for the disk, or when nothing was applied since."""
         member = self._running_member()
-        if member.log.has_unsynced_checkpoint or not member.take_checkpoint():
+        if not member.may_take_checkpoint or not member.take_checkpoint():
             return False
         self._dirty[self.group_id] = self
         return True

@@ -23,6 +23,7 @@ cdef class RaftHost:
     cdef dict _recovered
     cdef dict _connected
     cdef object _routes
+    cdef object _slices
     cdef bint _is_routed
     cdef public dict dirty
     cdef readonly Outbox outbox

@@ -17,9 +17,10 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from raft.checkpointing import Slices
 from raft.configuration import encode_name, make_configuration
 from raft.entry import MEMBERSHIP
 from raft.errors import RaftStopped
@@ -86,6 +87,7 @@ class RaftHost:
         self._recovered: dict[int, RecoveredGroup] = {}
         self._connected: dict[str, None] = {}  # processes
         self._routes: Routes | None = None
+        self._slices: Slices | None = None
         self._is_routed = False
         #: Groups that `end_turn` has something to do for.
         self.dirty: dict[int, Group] = {}
@@ -160,6 +162,34 @@ class RaftHost:
 
     def _reaches(self, group_id: int, member: str) -> bool:
         return self._process_of(group_id, member) in self._connected
+
+    def work_in_slices(self, slices: Slices) -> None:
+        """Before groups are opened: what costs by how much there is in a group is done so from now on."""
+        self._slices = slices
+
+    def _work(self, group: Group, step: Callable[[int], bool]) -> None:
+        """Slices of a group. What they have written has to reach the disk."""
+        assert self._slices is not None
+
+        def work(now: int) -> bool:
+            try:
+                goes_on = step(now)
+            except RaftStopped as error:
+                self._fail(error)
+                raise
+            if not goes_on:
+                self.dirty[group.group_id] = group
+            return goes_on
+
+        self._slices(work)
+
+    def prepare_to_leave(self, segment: int) -> bool:
+        """Journal segments up to this one are to be retired. Returns whether all groups can leave them at once; if not,
+        they see to it, and the journal has more to write then."""
+        is_prepared = True
+        for group in self.groups.values():
+            is_prepared = group.member.prepare_to_leave(segment) and is_prepared
+        return is_prepared
 
     def salvage_damaged(self) -> None:
         """See `salvages`."""
@@ -242,6 +272,8 @@ class RaftHost:
         )  # fmt: skip
         member.clock = self._clock
         member.now = now
+        if self._slices is not None:
+            member.slices = partial(self._work, group)
         self.groups[group_id] = group
         if member.configuration.voters == (self.node_id,):
             member.campaign(is_pre=False)

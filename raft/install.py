@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from raft.member import Member
 
 CHUNK_BYTES = 256 * 1024
+#: So many chunks are made in a turn: an answer to the first brings the next turn.
+AT_ONCE = 4
 
 
 class InstallSender:
@@ -45,8 +47,9 @@ class InstallSender:
 
     def take_chunks(self) -> list[InstallChunk]:
         """What may be sent now, for the first time. Raises NotNow: it has come to nothing."""
-        taken = []
-        while self._chunks is not None and self._in_flight_bytes < self._member.settings.install_in_flight_bytes:
+        taken: list[InstallChunk] = []
+        room = self._member.settings.install_in_flight_bytes
+        while self._chunks is not None and self._in_flight_bytes < room and len(taken) < AT_ONCE:
             data = self._next_chunk(self._chunks)
             if data is None:
                 self._chunks = None

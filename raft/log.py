@@ -377,16 +377,25 @@ class EntryLog:
             self.position = self._port.close_entry()
         self.checkpoint_index = index
         self.checkpoint_bytes = sum(len(chunk) for chunk in chunks)
-        self.appended_bytes = 0
-        self._elsewhere_bytes = 0
         if self._shorts:
             self._shorts = {each: short for each, short in self._shorts.items() if each > index}
+        self._count_appended(index)
         self._unsynced_checkpoints.append((self.position, index))
         runs = self._runs
         while len(runs) > 1 and runs[1][0] <= index + 1:
             del runs[0]
         if index == self.last_index:
             runs.clear()
+
+
+    def _count_appended(self, index: int) -> None:
+        """Of the entries above a new checkpoint."""
+        self.appended_bytes = self._elsewhere_bytes = 0
+        for entry in self.entries_between(index + 1, self.last_index):
+            self.appended_bytes += len(entry[0]) + ENTRY_OVERHEAD_BYTES
+            short = self._shorts.get(entry[1])
+            if short is not None:
+                self._elsewhere_bytes += len(entry[0]) - len(short)
 
 
 class GroupLog(EntryLog, Journal):  # type: ignore[misc]  # pysyncobj is not typed

@@ -31,6 +31,7 @@ from pysyncobj.transport import Transport
 
 import raft.pinned  # noqa: F401  # refuses another pysyncobj
 from raft.campaign import Campaign, consider
+from raft.checkpointing import Checkpointing, Slices
 from raft.configuration import Configuration
 from raft.following import Following
 from raft.leadership import Leadership
@@ -100,6 +101,11 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         MemberState.__init__(self, node_id, log, machine, settings, post, is_connected)
         self._peers: dict[str, Node] = {}  # pysyncobj's objects for names
         self._tail = (0, 0)  # of a synced checkpoint: its index, and where the tail that is kept begins
+        #: How work is done in slices; None: at once.
+        self.slices: Slices | None = None
+        self._checkpointing: Checkpointing | None = None
+        #: Up to which segment the journal has no checkpoint that is needed; up to which it is to have none.
+        self._left_segment = self._leaves_segment = 0
         self._random_source = random_source
         configuration = SyncObjConf(
             autoTick=False, pollerType="select", journalFile=None, fullDumpFile=None, dynamicMembershipChange=True
@@ -307,6 +313,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
 
     def installed(self, index: int, term: int, configuration: Configuration) -> None:
         """The machine has another member's state: make it the beginning of the log, in one record of the journal."""
+        self._give_up_checkpoint()
         try:
             chunks = self.machine.checkpoint()
         except Exception as error:
@@ -318,7 +325,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
         """Take a checkpoint if the log has grown enough."""
         log = self.log
-        if log.appended_bytes > self.settings.log_bytes and not log.has_unsynced_checkpoint:
+        if log.appended_bytes > self.settings.log_bytes and self.may_take_checkpoint:
             self.take_checkpoint()
 
     def leave(self, term: int) -> None:
@@ -328,6 +335,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
             self.stop("a leader cannot leave: another one has to lead first")
         if term > self.current_term:
             self.follow(term, None)
+        self._give_up_checkpoint()
         try:
             chunks = self.machine.checkpoint()
         except Exception as error:
@@ -353,29 +361,72 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
                 index = min(index, self.role.needed_index())
         log.trim(index)
 
+    @property
+    def may_take_checkpoint(self) -> bool:
+        """Whether none is being made, or waits for the disk."""
+        return self._checkpointing is None and not self.log.has_unsynced_checkpoint
+
     def take_checkpoint(self) -> bool:
-        """Write a checkpoint as of the last apply, unless the newest one is of that. Returns whether it was written."""
-        log, index = self.log, self.last_applied
-        if index <= log.checkpoint_index:
+        """Make a checkpoint as of the last apply, in slices if there are such, unless the newest one is of that.
+        Returns whether it is made."""
+        if self.last_applied <= self.log.checkpoint_index:
             return False
-        self._write_checkpoint(index)
+        if self.slices is None:
+            self._write_checkpoint()
+        else:
+            self._begin_checkpoint(self.slices)
         return True
 
-    def _write_checkpoint(self, index: int) -> None:
+    def _begin_checkpoint(self, slices: Slices) -> None:
+        index = self.last_applied
+        self._checkpointing = Checkpointing(self, index, self._term_applied(index))
+        slices(self._checkpointing.step)
+
+    def checkpoint_is_whole(self, made: Checkpointing) -> None:
+        """It has all its chunks."""
+        self._checkpointing = None
+        self.log.write_checkpoint(made.index, made.term, made.chunks)
+        self._left_segment = self._leaves_segment
+
+    def _give_up_checkpoint(self) -> None:
+        if self._checkpointing is not None:
+            self._checkpointing.close()
+            self._checkpointing = None
+
+    def _term_applied(self, index: int) -> int:
         term = self.log.term_at(index)
         if term is None:
             self.stop(f"entry {index} is applied, but not in the log")
+        return term
+
+    def _write_checkpoint(self) -> None:
+        """One as of the last apply, at once."""
+        self._give_up_checkpoint()
+        index = self.last_applied
+        term = self._term_applied(index)
         try:
             chunks = self.machine.checkpoint()
         except Exception as error:
             raise self.failed("a checkpoint", error) from error
         self.log.write_checkpoint(index, term, chunks)
 
+    def prepare_to_leave(self, segment: int) -> bool:
+        """Journal segments up to `segment` are to be retired. Returns whether `leave_segment` has no checkpoint to
+        make; if it has, one is made in slices."""
+        log = self.log
+        if self.slices is None or self._left_segment >= segment or log.oldest_needed_segment() > segment:
+            return True
+        self._leaves_segment = segment
+        if self._checkpointing is None:
+            self._begin_checkpoint(self.slices)
+        return False
+
     def leave_segment(self, segment: int) -> None:
         """Write again whatever of this group lies in journal segments up to `segment`."""
         log = self.log
         if log.oldest_needed_segment() <= segment:
-            self._write_checkpoint(self.last_applied)
+            if self._left_segment < segment or log.checkpoint_segment <= segment:
+                self._write_checkpoint()
             if log.oldest_entry_segment() <= segment:
                 log.rewrite_entries()
         if log.state_segment <= segment:

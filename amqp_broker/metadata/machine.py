@@ -165,20 +165,14 @@ class MetadataMachine:
 
     def checkpoint(self) -> list[bytes]:
         """Lines of JSON: the commands that make the metadata, and the sessions."""
+        return list(self.checkpoint_in_slices())
+
+    def checkpoint_in_slices(self) -> Iterator[bytes]:
+        """See Machine. The lines are those of now, and octets: what is applied later makes others."""
         lines = self.metadata.snapshot_lines()
         lines += [encode([node, *numbers]) for node, numbers in sorted(self._sessions.items())]
         lines.append(encode(self._index))
-        chunks: list[bytes] = []
-        chunk: list[bytes] = []
-        size = 0
-        for line in lines:
-            chunk.append(line)
-            size += len(line)
-            if size >= _CHUNK_BYTES:
-                chunks.append(b"\n".join(chunk))
-                chunk, size = [], 0
-        chunks.append(b"\n".join(chunk))
-        return chunks
+        return _in_chunks(lines)
 
     def restore(self, chunks: list[bytes]) -> None:
         """At recovery. Raises ValueError."""
@@ -189,7 +183,8 @@ class MetadataMachine:
 
     def export(self) -> Iterator[bytes]:
         """The state as of now; a command longer than a chunk is cut."""
-        return iter([part for chunk in self.checkpoint() for part in _cut(chunk)])
+        chunks = self.checkpoint_in_slices()
+        return (part for chunk in chunks for part in _cut(chunk))
 
     def begin_install(self) -> None:
         """Another member's state follows."""
@@ -245,6 +240,18 @@ class MetadataMachine:
         self.metadata.become(state.metadata)
         self._sessions = state.sessions
         self._index = state.index
+
+
+def _in_chunks(lines: list[bytes]) -> Iterator[bytes]:
+    chunk: list[bytes] = []
+    size = 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line)
+        if size >= _CHUNK_BYTES:
+            yield b"\n".join(chunk)
+            chunk, size = [], 0
+    yield b"\n".join(chunk)
 
 
 _MORE = b"\x01"

@@ -16,6 +16,7 @@ cdef class Execution(Sink):
     cdef public GroupState state
     cdef public list effects
     cdef public list dropped
+    cdef public list captures
     cdef public dict feeds
     cdef dict _discarding
     cdef dict _left
@@ -33,6 +34,7 @@ cdef class Execution(Sink):
 
     @cython.locals(state=GroupState)
     cpdef int run(self, object batch) except -1
+    cdef int _is_to_change(self, unsigned long long queue_id) except -1
     cdef int _touch(self, QuorumQueue queue) except -1
     @cython.locals(state=GroupState, touched=list, queue=QuorumQueue)
     cdef int _look_at_touched(self) except -1

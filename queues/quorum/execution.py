@@ -7,6 +7,7 @@ Invariants:
    is what comes after a gap, or from a session that is closed or was replaced.
 3. Before a batch, every queue that is due by its time has acted, in the order of queue ids; `_watched` holds for each
    queue a time that is not after the one at which it is due.
+4. Before a queue or a stream changes, or goes, `captures` are told of it (`_is_to_change`, or `_touch`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import cython
 
 from queues.message import Entry
 from queues.pager import Pager
+from queues.quorum.capture import Capture
 from queues.quorum.commands import (
     Attach,
     Batch,
@@ -73,7 +75,7 @@ class Execution(Sink):
     again after a restart: nobody is there any more to whom that could be told). feeds: of nodes that are no members, by
     their names, on the member that leads. has_guests: there may be such. dropped: ids of what is gone, whose files go
     as a whole; dropped_bytes: octets of streams among it. on_discarding: is called when there is something for
-    `discard_some` that no effect tells of."""
+    `discard_some` that no effect tells of. captures: those of this state that are open."""
 
     def __init__(self, own_node: str, pager: Pager) -> None:
         self.own_node = own_node
@@ -83,6 +85,7 @@ class Execution(Sink):
         self.state = GroupState()
         self.effects: list[Effect] = []
         self.dropped: list[int] = []
+        self.captures: list[Capture] = []
         self.feeds: dict[str, Feed] = {}
         self._discarding: dict[int, Iterator[None]] = {}
         self._left: dict[int, GroupState] = {}  # states that are none any more, by numbers below 0 of `_discarding`
@@ -127,8 +130,15 @@ class Execution(Sink):
         if self._touched:
             self._look_at_touched()
 
+    def _is_to_change(self, queue_id: int) -> None:
+        """A queue or a stream is about to change, or to go."""
+        for capture in self.captures:
+            capture.note(queue_id)
+
     def _touch(self, queue: QuorumQueue) -> None:
-        """Something has happened in a queue."""
+        """Something is about to happen in a queue; or it has happened, and `_is_to_change` was called before."""
+        if self.captures:
+            self._is_to_change(queue.queue_id)
         if not queue.is_touched:
             queue.is_touched = True
             self._touched.append(queue)
@@ -193,6 +203,9 @@ class Execution(Sink):
         clock = self.state.clock
         queues: dict[int, QuorumQueue] = {}
         consumers = [origin.consumers[number] for number in sorted(origin.consumers)]
+        if self.captures:
+            for consumer in consumers:
+                self._is_to_change(consumer.queue.queue_id)
         for consumer in consumers:  # all of them first: nothing is to return to one that is about to go
             queues[consumer.queue.queue_id] = consumer.queue
             if consumer.is_attached:
@@ -204,6 +217,8 @@ class Execution(Sink):
             queue.dispatch(clock)
             self._touch(queue)
         for stream in self.state.streams.values():
+            if self.captures and stream.has_readers_of(origin.name):
+                self._is_to_change(stream.queue_id)
             if stream.lose_all(origin.name):
                 self._concerns_all = True
                 self._watch_stream(stream)
@@ -247,6 +262,7 @@ class Execution(Sink):
             if self.is_leader:
                 self.effects.append(QueueOpened(command.queue_id))
         else:
+            self._touch(queue)
             self._look_at_settings(command.queue_id, command.settings, queue.settings)
             queue.apply_settings(command.settings)
             self._watch(queue)  # whatever it has waited for before
@@ -258,6 +274,7 @@ class Execution(Sink):
             self.effects.append(QueueOpened(queue_id))
 
     def _drop_queue(self, origin: Origin, sequence: int, command: DropQueue) -> None:
+        self._is_to_change(command.queue_id)
         queue = self.state.queues.get(command.queue_id)
         stream = self.state.streams.pop(command.queue_id, None)
         count = 0
@@ -266,6 +283,7 @@ class Execution(Sink):
             self._remove_queue(queue, Gone.DROPPED)
         elif stream is not None:
             for follower in sorted(stream.followers):
+                self._is_to_change(follower)
                 self.state.cursors[follower].stream_gone()
             self.dropped_bytes += stream.log.forget()
             self._is_gone(command.queue_id, Gone.DROPPED)
@@ -296,9 +314,9 @@ class Execution(Sink):
             missed = sum(last - first + 1 for first, last in command.ranges)
         else:
             queue = consumer.queue
+            self._touch(queue)
             missed = queue.settle(consumer, command.how, command.ranges, self.state.clock)
             self._forget_if_done(origin, consumer)
-            self._touch(queue)
         if missed:
             self._tell(origin, NoticeKind.MISSED, sequence, command.consumer, min(missed, U64_MAX))
 
@@ -320,14 +338,15 @@ class Execution(Sink):
             command.exclusive, command.tag,
         )  # fmt: skip
         origin.consumers[command.consumer] = consumer
-        queue.attach(consumer, self.state.clock)
         self._touch(queue)
+        queue.attach(consumer, self.state.clock)
 
     def _detach(self, origin: Origin, sequence: int, command: Detach) -> None:
         consumer = origin.consumers.get(command.consumer)
         if consumer is None:
             return
         queue = consumer.queue
+        self._touch(queue)
         if consumer.is_attached:
             queue.detach(consumer, self.state.clock)
         if command.seen < consumer.next_delivery - 1:
@@ -336,27 +355,26 @@ class Execution(Sink):
             queue.give_back(consumer, True, self.state.clock)
         self._forget_if_done(origin, consumer)
         queue.dispatch(self.state.clock)
-        self._touch(queue)
 
     def _prefetch(self, origin: Origin, sequence: int, command: Prefetch) -> None:
         consumer = origin.consumers.get(command.consumer)
         if consumer is not None and consumer.is_attached:
+            self._touch(consumer.queue)
             consumer.set_prefetch(command.prefetch)
             consumer.queue.limit_changed(consumer, self.state.clock)
-            self._touch(consumer.queue)
 
     def _get(self, origin: Origin, sequence: int, command: Get) -> None:
         queue = self.state.queues.get(command.queue_id)
         delivery_id = 0
         if queue is not None and command.consumer > origin.last_consumer:
             clock = self.state.clock
+            self._touch(queue)
             delivery_owner = QuorumConsumer(origin.name, command.consumer, queue, is_getter=True)
             delivery_id = queue.get(delivery_owner, clock)
             if delivery_id:
                 origin.consumers[command.consumer] = delivery_owner
                 queue.add_delivery_owner(delivery_owner)
             queue.last_used = clock
-            self._touch(queue)
         origin.last_consumer = max(origin.last_consumer, command.consumer)
         self._tell(origin, NoticeKind.GOT, sequence, command.consumer, delivery_id)
 
@@ -364,8 +382,8 @@ class Execution(Sink):
         queue = self.state.queues.get(command.queue_id)
         count = 0
         if queue is not None:
-            count = queue.purge()
             self._touch(queue)
+            count = queue.purge()
         self._tell(origin, NoticeKind.COUNTED, sequence, count)
 
     def _lease(self, origin: Origin, sequence: int, command: Any) -> None:
@@ -373,8 +391,8 @@ class Execution(Sink):
         refusal: Refusal | None = Refusal.NO_QUEUE
         if queue is not None:
             self.state.leased[command.queue_id] = queue
-            refusal = execute(queue, command, self.state.clock)
             self._touch(queue)
+            refusal = execute(queue, command, self.state.clock)
         if refusal is not None:
             self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
 
@@ -388,34 +406,43 @@ class Execution(Sink):
                     self._discard_all_of(command.queue_id)
                 if self.is_leader:
                     self.effects.append(QueueOpened(command.queue_id))
+        self._is_to_change(command.queue_id)
         stream, refusal = stream_execution.execute(
             self.state.streams, command, origin.name, self.state.clock, self._pager
         )
         if stream is not None:
             self._watch_stream(stream)
             if type(command) is OpenStream:
-                self.state.link()
+                self._link(command.queue_id)
             if stream.followers:
                 self._follow(stream)
         if refusal is not None:
             self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
+
+    def _link(self, stream_id: int) -> None:
+        """There is such a stream: queues over it find it."""
+        if self.captures:
+            for cursor in self.state.cursors.values():
+                if cursor.stream_id == stream_id:
+                    self._is_to_change(cursor.queue_id)
+        self.state.link()
 
     def _follow(self, stream: Stream) -> None:
         """Something has happened in a stream that has queues over it."""
         clock = self.state.clock
         for queue_id in sorted(stream.followers):
             cursor = self.state.cursors[queue_id]
+            self._touch(cursor)
             cursor.stream_changed()
             cursor.dispatch(clock)
-            self._touch(cursor)
 
     # -- what the leader and the clock do ------------------------------------------------------------------------------
 
     def _dispatched(self, command: Dispatched) -> None:
         queue = self.state.queues.get(command.queue_id)
         if queue is not None:
-            queue.dispatched(command.letter)
             self._touch(queue)
+            queue.dispatched(command.letter)
 
     def _run_due(self) -> None:
         """Let every queue act that is due."""
@@ -428,6 +455,7 @@ class Execution(Sink):
                 del self._watched[queue_id]
                 due[queue_id] = None
         for queue_id in sorted(due):
+            self._is_to_change(queue_id)
             stream = state.streams.get(queue_id)
             if stream is not None:
                 self._concerns_all = True
@@ -683,6 +711,8 @@ class Execution(Sink):
         state."""
         for queue_id in self.state.streams:
             self._discarding.pop(queue_id, None)  # what retention has taken goes with the state
+        for capture in self.captures:
+            capture.note_all()
         old, self.state = self.state, state
         missed = [each for each in old.queues if each not in state.queues]
         missed += [each for each in old.streams if each not in state.streams]

@@ -1,8 +1,9 @@
 """Images: the state of a group as octets, for a checkpoint (it names places of pages on this node's disk) or for
 another member (self-contained).
 
-An image is a run of records, u8 kind, u32 length, payload, cut into chunks anywhere. `capture` notes everything that
-could change later at once, and leaves the packing of messages and the reading of pages to when the chunks are taken.
+An image is a run of records, u8 kind, u32 length, payload, cut into chunks anywhere. `parts_of` notes everything of
+one queue that could change later at once (capture.py says when), and leaves the packing of messages and the reading of
+pages to when the chunks are taken.
 
     GROUP        u8 version, u64 clock
     ORIGIN       short name, u64 session, u8 open, u64 last sequence, u64 last consumer, u64 next notice,
@@ -51,11 +52,14 @@ from queues.quorum.settings import put_settings
 from queues.quorum.state import GroupState, Origin
 from queues.ready import Ready
 from queues.stream.image import StreamPart, StreamTail, stream_parts
+from queues.stream.stream import Stream
 from storage.page_store import PageLocation
 
 VERSION = 2
 VERSION_WITH_STREAMS = 3
 CHUNK_BYTES = 256 * 1024
+#: What a record costs beside its octets, in octets.
+RECORD_BYTES = 2048
 
 
 class Kind(IntEnum):
@@ -123,32 +127,38 @@ class _Page(NamedTuple):
 Part = tuple[int, bytes] | _Entry | _Page | StreamPart | StreamTail
 
 
-def capture(state: GroupState, names_places: bool) -> list[Part]:
-    """The state as of now. names_places: refer to stored pages and what is in them; else everything is written out."""
+def head_parts(state: GroupState) -> list[Part]:
+    """What stands before the queues: the time, and the sources of commands."""
     buffer = Buffer()
     buffer.put_u8(VERSION_WITH_STREAMS if state.has_streams else VERSION)
     buffer.put_u64(state.clock)
     parts: list[Part] = [(Kind.GROUP, buffer.take())]
-    for origin in state.origins.values():
-        parts.append((Kind.ORIGIN, origin_octets(origin)))
-    for queue in state.queues.values():
-        if isinstance(queue, CursorQueue):
-            parts.append((CURSOR, queue_octets(queue)))
-            parts += holders_parts(queue)
-            parts += offset_parts(queue)
-        else:
-            parts.append((Kind.QUEUE, queue_octets(queue)))
-            parts += holders_parts(queue)
-            parts += deduplication_parts(queue)
-            parts += _message_parts(queue, names_places)
-            if isinstance(queue.resting, Resting):
-                parts += _ready_parts(queue.resting.waiting, queue.queue_id, Section.RESTING, 0, names_places)
-        parts += [_entry(Section.TRANSIT, 0, entry, names_places) for entry in queue.letters.transit]
-        parts += _ready_parts(queue.letters.waiting, queue.queue_id, Section.LETTERS, 0, names_places)
-        parts += _lease_parts(queue, names_places)
-        parts.append((Kind.QUEUE_END, b""))
-    for stream in state.streams.values():
-        parts += stream_parts(stream, names_places)
+    parts += [(Kind.ORIGIN, origin_octets(origin)) for origin in state.origins.values()]
+    return parts
+
+
+def parts_of(of: QuorumQueue | Stream, names_places: bool) -> list[Part]:
+    """A queue or a stream as of now. names_places: refer to stored pages and what is in them; else everything is
+    written out."""
+    if isinstance(of, Stream):
+        return [*stream_parts(of, names_places)]
+    queue = of
+    parts: list[Part] = []
+    if isinstance(queue, CursorQueue):
+        parts.append((CURSOR, queue_octets(queue)))
+        parts += holders_parts(queue)
+        parts += offset_parts(queue)
+    else:
+        parts.append((Kind.QUEUE, queue_octets(queue)))
+        parts += holders_parts(queue)
+        parts += deduplication_parts(queue)
+        parts += _message_parts(queue, names_places)
+        if isinstance(queue.resting, Resting):
+            parts += _ready_parts(queue.resting.waiting, queue.queue_id, Section.RESTING, 0, names_places)
+    parts += [_entry(Section.TRANSIT, 0, entry, names_places) for entry in queue.letters.transit]
+    parts += _ready_parts(queue.letters.waiting, queue.queue_id, Section.LETTERS, 0, names_places)
+    parts += _lease_parts(queue, names_places)
+    parts.append((Kind.QUEUE_END, b""))
     return parts
 
 
@@ -357,10 +367,12 @@ def _put_location(buffer: Buffer, location: PageLocation) -> None:
     buffer.put_u32(location.length)
 
 
-def chunks_of(parts: Iterable[Part], pager: Pager) -> Iterator[bytes]:
-    """The image in chunks of at most CHUNK_BYTES; a record may go over several."""
+def chunks_of(parts: Iterable[Part], pager: Pager, slice_bytes: int, cuts: bool = False) -> Iterator[bytes | None]:
+    """The image in chunks of at most CHUNK_BYTES; a record may go over several. None: a slice is over, and more comes.
+    slice_bytes: what a slice is about, where each record counts for some octets more (RECORD_BYTES). cuts: a slice ends
+    with a chunk."""
     pending = bytearray()
-    count = 0
+    count = done = 0
     for part in parts:
         kind, payload = encode_part(part, pager)
         count += 1
@@ -369,6 +381,12 @@ def chunks_of(parts: Iterable[Part], pager: Pager) -> Iterator[bytes]:
         while len(pending) >= CHUNK_BYTES:
             yield bytes(pending[:CHUNK_BYTES])
             del pending[:CHUNK_BYTES]
+        done += RECORD_BYTES + len(payload)
+        if done >= slice_bytes:
+            done = 0
+            yield bytes(pending) if cuts and pending else None
+            if cuts:
+                pending.clear()
     pending += bytes([Kind.END]) + b"\x00\x00\x00\x04" + count.to_bytes(4, "big")
     while pending:
         yield bytes(pending[:CHUNK_BYTES])

@@ -7,6 +7,7 @@ cdef class QueueGroupMachine:
     cdef public long long role_changes
     cdef public object _execution
     cdef public Places _places
+    cdef public object _checkpoint
     cdef public object _install
     cdef public object placer
     cdef public dict _proposed

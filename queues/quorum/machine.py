@@ -14,30 +14,29 @@ An exception out of `apply`, `checkpoint` or an install leaves it unusable: the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, Protocol
 
 from queues.pager import Pager
+from queues.quorum.capture import Capture
+from queues.quorum.checkpoint import Checkpoint
 from queues.quorum.commands import Batch, decode_batch, with_time
 from queues.quorum.digest import digest_of
 from queues.quorum.effects import Effect
 from queues.quorum.execution import Execution
 from queues.quorum.feed import Heard, heard_by
 from queues.quorum.foresight import look_first
-from queues.quorum.image import capture, chunks_of
 from queues.quorum.image_reader import ImageReader, read_image
 from queues.quorum.leases import QuorumLease
-from queues.quorum.places import Export, Places, name_places
+from queues.quorum.places import Export, Places
 from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.resting import Resting
 from queues.quorum.settings import QuorumSettings
 from queues.quorum.state import GroupState
 from queues.stream.commands import AppendChunk
-from queues.stream.compacted import Compacted
 from queues.stream.damaged import Damaged
 from queues.stream.place import Place
 from queues.stream.placement import ChunkPlacer
-from queues.stream.places import name_streams
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
 from raft.errors import NotNow
@@ -69,6 +68,7 @@ class QueueGroupMachine:
         self._execution = Execution(own_node, pager)
         self._places = Places(pager)
         self.placer = ChunkPlacer(pager, stream_direct_bytes, self._has_stream, self._forget_folders)
+        self._checkpoint: Checkpoint | None = None  # the last one that was begun
         self._install: ImageReader | None = None
         self._proposed: dict[int, tuple[bytes, Batch]] = {}  # by index, what this member has proposed, as read
         self.entry_waits: Damaged | None = None
@@ -132,15 +132,23 @@ class QueueGroupMachine:
 
     def checkpoint(self) -> list[bytes]:
         """The state as of now. What it names in pages must be synced with it or before it (Pager.has_named_pages)."""
+        return [chunk for chunk in self.checkpoint_in_slices() if chunk is not None]
+
+    def checkpoint_in_slices(self) -> Checkpoint:
+        """See Machine. One that was begun before, and is not whole, comes to nothing."""
+        self._give_up_checkpoint()
         execution = self._execution
-        named = sum([name_places(queue, self.pager) for queue in execution.state.queues.values()])
-        named += name_streams(execution.state.streams.values(), self.pager.page_bytes)
-        chunks = list(chunks_of(capture(execution.state, True), self.pager))
         dropped, execution.dropped = execution.dropped, []
         execution.dropped_bytes = 0  # of places that this checkpoint does not name
-        self._places.checkpoint_captured(dropped, named, _compacted(execution.state.streams.values()))
-        self.pager.has_named_pages = True
-        return chunks
+        self._checkpoint = checkpoint = Checkpoint(
+            execution.state, self.pager, self._places, execution.captures, dropped
+        )
+        return checkpoint
+
+    def _give_up_checkpoint(self) -> None:
+        if self._checkpoint is not None:
+            self._checkpoint.close()
+            self._checkpoint = None
 
     def restore(self, chunks: list[bytes]) -> None:
         """At recovery, before the page store drops orphans: what `checkpoint` has given. Raises Malformed,
@@ -152,7 +160,9 @@ class QueueGroupMachine:
         """The state as of now for another member. It has `close`. Raises NotNow while `export_waits`."""
         if self.export_waits is not None:
             raise self.export_waits
-        return Export(capture(self._execution.state, False), self.pager, self._places, self._export_damaged)
+        execution = self._execution
+        capture = Capture(execution.state, False, execution.captures, lambda _: None)
+        return Export(capture, self.pager, self._places, self._export_damaged)
 
     def _export_damaged(self, damaged: Damaged) -> None:
         self.export_waits = damaged
@@ -176,6 +186,7 @@ class QueueGroupMachine:
             raise NotNow("queues that are gone give back what they have")
         state = self._present_install().finish()
         self._install = None
+        self._give_up_checkpoint()
         before = self._execution.replace(state)
         for queue_id, stream in state.streams.items():
             if stream.settings.key:
@@ -278,6 +289,7 @@ class QueueGroupMachine:
     def clear(self) -> None:
         """This node is no member any more: everything goes, and nobody is told of it."""
         self.abort_install()
+        self._give_up_checkpoint()
         self._proposed = {}
         execution = self._execution
         execution.own_session = 0
@@ -436,9 +448,3 @@ class QueueGroupMachine:
     def digest(self) -> bytes:
         """Equal on all members that have applied the same entries."""
         return digest_of(self._execution.state, self.pager)
-
-
-def _compacted(streams: Iterable[Stream]) -> list[tuple[Compacted, int]]:
-    """Up to where streams are compacted now."""
-    found = [stream.compacted for stream in streams if stream.settings.key]
-    return [(compacted, compacted.below) for compacted in found]

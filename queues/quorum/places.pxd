@@ -7,6 +7,7 @@ cdef class Places:
     cdef Pager _pager
     cdef dict _named
     cdef dict _unnamed
+    cdef object _beginning
     cdef object _retiring
 
     cpdef bint are_worth_a_checkpoint(self) except -1

@@ -4,8 +4,8 @@ The log is not kept for what a checkpoint holds, so the checkpoint must find its
 checkpoint may name is kept, dead or alive, until a later checkpoint is durable that does not name it.
 
 Invariants:
-1. `name_places` leaves every page of a queue named or to be written out; a checkpoint is captured right after it.
-2. A place that was ever named is released only when a checkpoint that was captured after its end is synced; a place
+1. `name_places` leaves every page of a queue named or to be written out; a checkpoint has the queue right after it.
+2. A place that was ever named is released only when a checkpoint that was begun after its end is synced; a place
    that was not, at once. Neither while an export goes on, which may still read it. Those of a queue whose files go as a
    whole are gone with these.
 3. One message that stays keeps no more than twice its page's worth: what is left of pages and of page files that are
@@ -22,7 +22,8 @@ from typing import Any
 from queues.message import Entry
 from queues.page import Page, PageBuilder
 from queues.pager import Pager
-from queues.quorum.image import Part, chunks_of
+from queues.quorum.capture import Capture
+from queues.quorum.image import chunks_of
 from queues.quorum.queue import QuorumQueue
 from queues.quorum.resting import Resting
 from queues.ready import Ready
@@ -33,6 +34,10 @@ from queues.stream.damaged import Damaged
 _DEAD_BYTES = 8 * 1024 * 1024
 
 
+#: A chunk of an export takes about as long as so many octets (chunks_of) at most: a millisecond. Who installs it takes
+#: about as long.
+CUT_BYTES = 512 * 1024
+
 #: By queue.
 _ByQueue = dict[int, list[Any]]
 
@@ -41,12 +46,10 @@ class _Group:
     """Places, and queues whose folders may go, once the journal is synced up to `position` (None: not known yet); and
     up to where streams are compacted in the checkpoint."""
 
-    def __init__(
-        self, places: _ByQueue, queue_ids: list[int], compacted: list[tuple[Compacted, int]]
-    ) -> None:
-        self.places = places
-        self.queue_ids = queue_ids
-        self.compacted = compacted
+    def __init__(self) -> None:
+        self.places: _ByQueue = {}
+        self.queue_ids: list[int] = []
+        self.compacted: list[tuple[Compacted, int]] = []
         self.position: int | None = None
 
 
@@ -61,6 +64,7 @@ class Places:
         self._pager = pager
         self._named: _ByQueue = {}
         self._unnamed: _ByQueue = {}
+        self._beginning = _Group()  # what the checkpoint that is being made does not name
         self._retiring: deque[_Group] = deque()
 
     def collect(self) -> None:
@@ -80,15 +84,24 @@ class Places:
         """Whether so much is dead that only a new checkpoint lets go of."""
         return self.dead_bytes > _DEAD_BYTES and 2 * self.dead_bytes > self.named_bytes
 
-    def checkpoint_captured(
-        self, dropped: list[int], named_bytes: int, compacted: list[tuple[Compacted, int]]
-    ) -> None:
-        """What is dead now, and the queues that are gone, are not in the checkpoint that is being written. named_bytes:
-        of places that it names. compacted: up to where it has streams compacted."""
+    def checkpoint_begun(self, dropped: list[int]) -> None:
+        """What is dead now, and the queues that are gone, are not in the checkpoint that begins. If it comes to
+        nothing, they are not in the next one."""
         self.collect()
-        self.named_bytes, self.dead_bytes = named_bytes, 0
-        self._retiring.append(_Group(self._named, dropped, compacted))
+        self.dead_bytes = 0
+        beginning = self._beginning
+        for queue_id, locations in self._named.items():
+            beginning.places.setdefault(queue_id, []).extend(locations)
+        beginning.queue_ids += dropped
         self._named = {}
+
+    def checkpoint_captured(self, named_bytes: int, compacted: list[tuple[Compacted, int]]) -> None:
+        """The checkpoint that was begun is whole, and is written in this turn. named_bytes: of places that it names.
+        compacted: up to where it has streams compacted."""
+        self.named_bytes = named_bytes
+        self._beginning.compacted = compacted
+        self._retiring.append(self._beginning)
+        self._beginning = _Group()
 
     def end_turn(self, position: int) -> None:
         """The journal's end: behind every checkpoint that was captured."""
@@ -103,7 +116,7 @@ class Places:
 
     def queue_ids(self) -> list[int]:
         """The queues that are gone, and that the last synced checkpoint may have."""
-        return [queue_id for group in self._retiring for queue_id in group.queue_ids]
+        return [queue_id for group in [*self._retiring, self._beginning] for queue_id in group.queue_ids]
 
     @property
     def is_retiring(self) -> bool:
@@ -137,7 +150,8 @@ class Places:
     def _drop(self, queue_id: int) -> None:
         """Its files go, and its dead places with them: those of a queue that comes again may have the same names."""
         self.collect()
-        for places in (self._named, self._unnamed, *[group.places for group in self._retiring]):
+        later = [group.places for group in [*self._retiring, self._beginning]]
+        for places in (self._named, self._unnamed, *later):
             places.pop(queue_id, None)
         self._pager.page_store.drop_queue(queue_id)
 
@@ -147,9 +161,10 @@ class Export:
     on_damage: hears of what cannot be read; Damaged is raised then."""
 
     def __init__(
-        self, parts: list[Part], pager: Pager, places: Places, on_damage: Callable[[Damaged], None]
+        self, capture: Capture, pager: Pager, places: Places, on_damage: Callable[[Damaged], None]
     ) -> None:
-        self._chunks = chunks_of(parts, pager)
+        self._capture = capture
+        self._chunks = chunks_of(capture.parts(), pager, CUT_BYTES, cuts=True)
         self._on_damage = on_damage
         self._places: Places | None = places
         places.exports += 1
@@ -159,7 +174,7 @@ class Export:
 
     def __next__(self) -> bytes:
         try:
-            return next(self._chunks)
+            return next(chunk for chunk in self._chunks if chunk is not None)
         except StopIteration:
             self.close()
             raise
@@ -173,6 +188,7 @@ class Export:
         if self._places is not None:
             self._places.exports -= 1
             self._places = None
+            self._capture.close()
             self._chunks = iter(())
 
 

@@ -118,6 +118,10 @@ class ReaderGroups:
         del self._groups[name]
         return True
 
+    def has_any_of(self, node: str) -> bool:
+        """Whether a node reads in one of them."""
+        return any(member.node == node for group in self._groups.values() for member in group.members)
+
     def lose_all(self, node: str, next_offset: int) -> bool:
         """A node is gone, and all of it. Returns whether there were any."""
         found = [group for group in self._groups.values() if any(member.node == node for member in group.members)]

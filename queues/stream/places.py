@@ -10,18 +10,26 @@ from queues.stream.stream import Stream
 TAIL_PAGES = 64
 
 
-def name_streams(streams: Iterable[Stream], page_bytes: int) -> int:
-    """Before a checkpoint: give pages a place, and tails where they are too long for it. Returns the octets of the
-    pages that are named."""
-    logs = [stream.log for stream in streams]
-    tails = sum([log.tail_bytes for log in logs])
-    for log in sorted(logs, key=lambda each: -each.tail_bytes):
-        if tails <= TAIL_PAGES * page_bytes or not log.is_tail_a_page:
+def tails_to_seal(streams: Iterable[Stream], page_bytes: int) -> set[int]:
+    """The streams whose tails are too long for the next checkpoint, by id: they become pages."""
+    found: set[int] = set()
+    tails = [(stream.log.tail_bytes, stream) for stream in streams if stream.log.tail_bytes]
+    total = sum([octets for octets, _ in tails])
+    if total <= TAIL_PAGES * page_bytes:
+        return found
+    for octets, stream in sorted(tails, key=lambda each: -each[0]):
+        if total <= TAIL_PAGES * page_bytes or not stream.log.is_tail_a_page:
             break
-        tails -= log.tail_bytes
+        total -= octets
+        found.add(stream.queue_id)
+    return found
+
+
+def name_stream(stream: Stream, seals: bool) -> int:
+    """Before a checkpoint has a stream: give its pages a place; seals: its tail becomes one. Returns the octets of the
+    pages that are named."""
+    log = stream.log
+    if seals and log.is_tail_a_page:
         log.seal()
-    named = 0
-    for log in logs:
-        log.name_pages()
-        named += log.named_bytes
-    return named
+    log.name_pages()
+    return log.named_bytes

@@ -107,6 +107,10 @@ class Shares:
         """There is none of this name any more."""
         self._shares.pop(name, None)
 
+    def has_any_of(self, node: str) -> bool:
+        """Whether a node has members in one of them."""
+        return any(member.node == node for share in self._shares.values() for member in share.members)
+
     def lose_all(self, node: str) -> bool:
         """A node is gone, and all of it. Returns whether there were any."""
         found = [share for share in self._shares.values() if share.lose_all(node)]

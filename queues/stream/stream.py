@@ -121,6 +121,10 @@ class Stream:
         if len(self.producers) > MOST_PRODUCERS:
             del self.producers[next(iter(self.producers))]
 
+    def has_readers_of(self, node: str) -> bool:
+        """Whether `lose_all` would change anything."""
+        return self.groups.has_any_of(node) or self.shares.has_any_of(node)
+
     def lose_all(self, node: str) -> bool:
         """A node is gone, and with it all its readers. Returns whether there were any."""
         are_dealt_anew = self.shares.lose_all(node)

@@ -69,6 +69,10 @@ class ListMachine:
     def checkpoint(self) -> list[bytes]:
         return [pack_items(self.items)] if self.items else []
 
+    def checkpoint_in_slices(self) -> Iterator[bytes | None]:
+        items = list(self.items)
+        return (part for item in items for part in (pack_items([item]), None))
+
     def restore(self, chunks: list[bytes]) -> None:
         self._replace([item for chunk in chunks for item in unpack_items(chunk)])
 
@@ -187,12 +191,17 @@ class RaftNode:
         self.segment_bytes = segment_bytes
         self.limit_bytes = limit_bytes
         self.machines: dict[int, ListMachine] = {}
+        #: If there is one, what is done in slices is put there.
+        self.slices: list[Callable[[int], bool]] | None = None
 
     def start(self, now: int) -> None:
         """Recover what the disk holds, and open the groups."""
         journal = Journal(self.disk, segment_bytes=self.segment_bytes)
         self.port = JournalPort(journal, self.limit_bytes)
         self.host = self.host_type(self.name, self.port, self.settings, self.chance, Outbox())
+        if self.slices is not None:
+            self.slices.clear()
+            self.host.work_in_slices(self.slices.append)
         for segment, kind, payload in journal.recover():
             self.host.feed_recovered(segment, kind, bytes(payload))
         self.machines = {}

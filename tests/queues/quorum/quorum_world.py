@@ -5,6 +5,7 @@ when they should be. Everything is tiny, so that a handful of messages pages.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +52,9 @@ class Member:
         self.position = 0
         self.effects: list[Effect] = []
         self.saved: tuple[int, list[bytes]] = (0, [])
+        self.checkpointing: Iterator[bytes | None] | None = None
+        self.begun = 0
+        self.chunks: list[bytes] = []
         self._build()
         self.saved = (0, self.machine.checkpoint())
 
@@ -88,20 +92,45 @@ class Member:
         if self.pager.used > self.pager.tight_bytes:
             self.machine.page_out(self.pager.used - self.pager.tight_bytes)
 
+    def begin_checkpoint(self) -> None:
+        """Begin to take one, as of now."""
+        self.checkpointing = self.machine.checkpoint_in_slices()
+        self.begun, self.chunks = self.applied, []
+
+    def go_on_with_checkpoint(self, slices: int, is_synced: bool = True) -> bool:
+        """So many slices of the one that was begun, if there is one. Returns whether it is whole: then it is
+        written."""
+        if self.checkpointing is None:
+            return False
+        for _ in range(slices):
+            try:
+                chunk = next(self.checkpointing)
+            except StopIteration:
+                self.checkpointing = None
+                self._write_checkpoint(self.begun, self.chunks, is_synced)
+                return True
+            if chunk is not None:
+                self.chunks.append(chunk)
+        return False
+
     def checkpoint(self, is_synced: bool = True) -> None:
         """Take a checkpoint; unless it is synced it counts for nothing after a crash."""
-        chunks = self.machine.checkpoint()
+        self.checkpointing = None
+        self._write_checkpoint(self.applied, self.machine.checkpoint(), is_synced)
+
+    def _write_checkpoint(self, applied: int, chunks: list[bytes], is_synced: bool) -> None:
         self._end_turn()
         if is_synced:
             self.page_store.sync_all()
             self.pager.has_named_pages = False
-            self.saved = (self.applied, chunks)
+            self.saved = (applied, chunks)
             self.machine.synced(self.position)
 
     def restart(self, log: list[bytes]) -> None:
         """Crash, recover from the last durable checkpoint, and apply the log behind it as far as before."""
         session = self.machine.own_session
         self.disk.crash()
+        self.checkpointing = None
         applied = self.applied
         self._build()
         self.applied, chunks = self.saved

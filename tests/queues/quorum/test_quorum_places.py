@@ -108,14 +108,16 @@ def test_what_was_dead_of_a_queue_whose_files_went_is_not_taken_from_the_one_tha
     pager = Pager(PageStore(disk, PAGE_SEGMENT_BYTES), 1 << 20, 500, 3, 500)
     store, kept = pager.page_store, places.Places(pager)
     location = store.append(7, bytes(100))
-    kept.checkpoint_captured([7], 0, [])
+    kept.checkpoint_begun([7])
+    kept.checkpoint_captured(0, [])
     kept.end_turn(10)
     pager.released.append((7, location, True))
     kept.end_turn(11)
     kept.synced(10, (), ())
     assert store.disk_bytes(7) == 0
     assert store.append(7, bytes(100)) == location
-    kept.checkpoint_captured([], 0, [])
+    kept.checkpoint_begun([])
+    kept.checkpoint_captured(0, [])
     kept.end_turn(20)
     kept.synced(20, (), ())
     assert store.live_bytes(7) > 100

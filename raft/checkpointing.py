@@ -1,0 +1,60 @@
+"""Checkpointing: a checkpoint of a group that is made in slices, while entries go on being applied.
+
+    begun, as of the last apply -> step ... step -> all of it is written to the journal      closed: nothing is
+
+Invariants:
+1. The journal gets it whole, in one turn, as of the index at which it was begun: the entries above that stay.
+2. A group has one at a time, and whatever writes another checkpoint of the group closes it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from raft.member import Member
+
+#: `work(step)`: from now on `step(now)` is called again and again, until it returns False: there is no more to do.
+Slices = Callable[[Callable[[int], bool]], None]
+
+
+class Checkpointing:
+    """One of a member. index, term: of the last entry that it has. Raises RaftStopped, as `step` does."""
+
+    def __init__(self, member: Member, index: int, term: int) -> None:
+        self.index = index
+        self.term = term
+        self.chunks: list[bytes] = []
+        self._member = member
+        self._is_closed = False
+        self._rest: Iterator[bytes | None]
+        try:
+            self._rest = member.machine.checkpoint_in_slices()
+        except Exception as error:
+            raise member.failed("beginning a checkpoint", error) from error
+
+    def step(self, now: int) -> bool:
+        """A slice. Returns whether there is more to do."""
+        member = self._member
+        if self._is_closed or member.is_stopped:
+            return False
+        try:
+            chunk = next(self._rest)
+        except StopIteration:
+            self._is_closed = True
+            member.checkpoint_is_whole(self)
+            return False
+        except Exception as error:
+            raise member.failed("a checkpoint", error) from error
+        if chunk is not None:
+            self.chunks.append(chunk)
+        return True
+
+    def close(self) -> None:
+        """It comes to nothing."""
+        self._is_closed = True
+        self.chunks = []
+        close = getattr(self._rest, "close", None)
+        if close is not None:
+            close()
