@@ -21,7 +21,7 @@ from queues.message import Entry, Message
 from queues.pager import Pager
 from queues.queue import Held
 from queues.quorum.consumer import QuorumConsumer
-from queues.quorum.cursor_ready import ABSENT, CursorReady
+from queues.quorum.cursor_ready import ABSENT, LOOKED_AT_ONCE, CursorReady
 from queues.quorum.cursor_settings import CursorSettings
 from queues.quorum.queue import QueueStatistics, QuorumQueue, Sink
 from queues.reason import Reason
@@ -99,6 +99,16 @@ class CursorQueue(QuorumQueue):
         if self.message_ttl >= 0 and not place.knows_expiry(clock):
             return True
         return place.may_go_on and self._has_credit()
+
+    def most_read(self) -> int:
+        """How many messages at most are read with one entry of the log for consumers that are told of them here."""
+        most = 0
+        for consumer in self.delivery_owners.values():
+            if consumer.is_attached and self.sink.tells(consumer.origin):
+                most += consumer.credit_limit
+                if most >= LOOKED_AT_ONCE:
+                    return LOOKED_AT_ONCE
+        return most
 
     # -- what QueueRules asks of its host ------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from queues.quorum.cursor_settings import CursorSettings
 from queues.quorum.resting_offsets import MOST_RESTING, RestingOffsets
 from queues.ready import Ready
 from queues.stream.bloom import Bloom
+from queues.stream.coming import await_page
 from queues.stream.record import hash_of
 from queues.stream.records import RecordFinder, has_value, routing_key_of
 from queues.stream.start import Start, place_of
@@ -169,26 +170,33 @@ class CursorReady(Ready):
         chunk = stored.chunk
         return get_record(chunk.octets, at, entry.sequence, stored.time, self.pager.addresses)
 
-    def look_ahead(self) -> None:
+    def look_ahead(self, waits: bool, most: int) -> None:
         """Before an entry of the log is applied that may make it take something: the pages that it may come to with it
-        can be read. Raises CorruptRecord, OSError; nothing has changed then."""
+        can be read. waits: what has to be read is read in the background, and Coming raised. most: so many messages at
+        most are delivered here with the entry. Raises CorruptRecord, OSError; nothing has changed then."""
         stream = self.stream
         if stream is None:
             return
         log = stream.log
         if self.head:
+            if waits:
+                await_page(log, self.head[0].sequence)
             log.look_at(self.head[0].sequence)
         begin = max(self.next, log.first)
         if begin >= log.next:
             return
         if not log.is_in_ram(begin):
+            if waits:
+                await_page(log, begin)
             self.sure = log.look_at(begin)
         reads_all = self._is_filtered or self._has_key_order or self._ttl >= 0
-        span = LOOKED_AT_ONCE if reads_all else 1
+        span = LOOKED_AT_ONCE if reads_all else max(1, most)
         end = min(log.next, begin + span)
         for _ in range(_PAGES_AHEAD):
             if self.sure >= end:
                 break
+            if waits:
+                await_page(log, max(self.sure, begin))
             self.sure = log.look_at(max(self.sure, begin))
         if self._ttl >= 0:
             self.time_of(begin)

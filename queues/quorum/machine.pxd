@@ -12,6 +12,8 @@ cdef class QueueGroupMachine:
     cdef public object placer
     cdef public dict _proposed
     cdef public object entry_waits
+    cdef public object entry_comes
+    cdef long long _waits
     cdef public object export_waits
     cdef bint _looks
     cdef dict __dict__  # checks put themselves in front of `apply`

@@ -33,6 +33,7 @@ from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.resting import Resting
 from queues.quorum.settings import QuorumSettings
 from queues.quorum.state import GroupState
+from queues.stream.coming import Coming
 from queues.stream.commands import AppendChunk
 from queues.stream.damaged import Damaged
 from queues.stream.place import Place
@@ -41,6 +42,9 @@ from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
 from raft.errors import NotNow
 
+#: So often an entry waits for a page at most: where so many are wanted that they do not stay in RAM for long enough,
+#: the rest is read at once.
+_MOST_WAITS = 256
 #: Chunks that nobody has.
 _NOTHING = 1 << 62
 
@@ -60,7 +64,7 @@ class QueueGroupMachine:
     """own_node: this node's name. pager: this group's own (its `used` counts towards the node's memory, its pages lie
     in the node's page store). stream_direct_bytes: chunks from this size on go to the files of their streams at once.
     placer: what does that, for raft's log. entry_waits, export_waits: for a page that cannot be read, until
-    somebody says `go_on`, or `export_again`."""
+    somebody says `go_on`, or `export_again`. entry_comes: for a page that is read in the background."""
 
     def __init__(self, own_node: str, pager: Pager, stream_direct_bytes: int = _NOTHING) -> None:
         self.pager = pager
@@ -72,6 +76,8 @@ class QueueGroupMachine:
         self._install: ImageReader | None = None
         self._proposed: dict[int, tuple[bytes, Batch]] = {}  # by index, what this member has proposed, as read
         self.entry_waits: Damaged | None = None
+        self.entry_comes: Coming | None = None
+        self._waits = 0  # how often the next entry has waited for a page
         self.export_waits: Damaged | None = None
         self._looks = True
 
@@ -79,9 +85,13 @@ class QueueGroupMachine:
 
     def apply(self, index: int, term: int, data: bytes, now: int) -> None:
         """A committed entry: one batch (commands.py); `now` is ignored. Raises Malformed if it cannot be read; NotNow
-        while `entry_waits`."""
+        while `entry_waits`, or `entry_comes`."""
         if self.entry_waits is not None:
             raise self.entry_waits
+        if self.entry_comes is not None:
+            if not self.entry_comes.read.done():
+                raise self.entry_comes
+            self.entry_comes = None
         proposed = self._proposed.pop(index, None) if self._proposed else None
         if proposed is not None and proposed[0] is data:
             batch = proposed[1]
@@ -96,16 +106,22 @@ class QueueGroupMachine:
             self._run_placed(batch, places)
 
     def _look_first(self, index: int, data: bytes, batch: Batch) -> None:
-        """Raises NotNow where the entry comes to a page that cannot be read."""
+        """Raises NotNow where the entry comes to a page that cannot be read, or not at once."""
         if not self._looks:
             self._looks = True
             return
         try:
-            look_first(self._execution.state, batch)
+            look_first(self._execution.state, batch, self._waits < _MOST_WAITS)
         except Damaged as damaged:
             self._proposed[index] = (data, batch)
             self.entry_waits = damaged
             raise
+        except Coming as coming:
+            self._proposed[index] = (data, batch)
+            self.entry_comes = coming
+            self._waits += 1
+            raise
+        self._waits = 0
 
     def go_on(self, is_whole: bool) -> None:
         """The page for which an entry waits is whole again, or nobody has it: then it is found out what the entry makes

@@ -34,6 +34,7 @@ cdef class QueueGroup(CommandSink):
     cdef long long _left_at
     cdef public object feeds
     cdef object _damaged
+    cdef object _coming
     cdef public bint goes_on
     cdef dict _serving
     cdef QuorumGroups _groups

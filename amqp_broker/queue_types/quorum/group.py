@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.proxy.command_sink import CommandSink
+from amqp_broker.queue_types.quorum.coming_pages import ComingPages
 from amqp_broker.queue_types.quorum.damaged_pages import DamagedPages
 from amqp_broker.queue_types.quorum.dead_letters import DeadLetterPublisher
 from amqp_broker.queue_types.quorum.guest import Guest, Leaving
@@ -208,6 +209,7 @@ class QueueGroup(CommandSink):
         self._left_term = 0  # of a leader that has said that this node is no member any more; 0: nobody has
         self._left_at = 0  # where the log ended then
         self._damaged = DamagedPages(self)
+        self._coming = ComingPages(self, self.timers, self.clock)
         self.goes_on = False
         self.feeds = GuestFeeds(self, groups.send_answer)
         self._serving = self.feeds.serving
@@ -555,6 +557,8 @@ class QueueGroup(CommandSink):
             self.absorb_effects(effects, now)
         if machine.entry_waits is not None or machine.export_waits is not None:
             self._damaged.look()
+        if machine.entry_comes is not None:
+            self._coming.look()
         if self._serving:
             self.feeds.work()
         if self._timed:
