@@ -12,7 +12,10 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, publish_octets, small_config
 
-KINDS = ("Connection", "Channel", "ChannelConsumer", "Confirms", "ConfirmRecord", "Session", "Output", "Heartbeat")
+KINDS = (
+    "Connection", "Channel", "ChannelConsumer", "Confirms", "ConfirmRecord", "Session", "Output", "Heartbeat",
+    "ProxyConsumer",
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +74,11 @@ def by_shutdown(driver: NodeDriver, client: Client) -> None:
 
 
 def busy(driver: NodeDriver) -> Client:
-    """A client with everything: consumers, deliveries, a basic.get, confirms, an exclusive queue, a transaction, an
-    unfinished message, heartbeats."""
+    """A client with everything: consumers of both kinds of queues, deliveries, a basic.get, confirms, an exclusive
+    queue, a transaction, an unfinished message, heartbeats."""
     client = driver.client(1, 2, 3, heartbeat=10)
+    client.send(1, methods.BasicQos(0, 2, False), consume("replicated", "one"), consume("replicated", "other"))
+    driver.settle()
     client.send(1, methods.ConfirmSelect(False), consume("kept"), methods.BasicGet(0, "kept", False))
     client.send(2, methods.QueueDeclare(0, "", False, False, True, True, False, Table({})))
     client.send(2, consume("amq.rabbitmq.reply-to", no_ack=True), methods.BasicGet(0, "kept", False))
@@ -92,14 +97,16 @@ def busy(driver: NodeDriver) -> Client:
 def test_it_goes_however_it_ends(end: Callable[[NodeDriver, Client], None]) -> None:
     driver = NodeDriver()
     owner = driver.client(1)
-    owner.send(1, declare("kept"))
+    owner.send(1, declare("kept"), declare("replicated", x_queue_type="quorum"))
     driver.settle()
     for number in range(6):
         owner.publish(1, "kept", b"%d" % number)
+        owner.publish(1, "replicated", b"%d" % number)
     driver.settle()
     before = alive()
     client = busy(driver)
     assert alive()["Channel"] == before["Channel"] + 3
+    assert alive()["ProxyConsumer"] == before["ProxyConsumer"] + 2
     end(driver, client)
     driver.settle()
     assert client.is_closed or end in (by_loss, by_channel_close)
