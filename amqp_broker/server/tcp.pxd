@@ -13,6 +13,7 @@ cdef double _LONG_S, _QUICK_S
 cdef class TcpTransport:
     cdef Driver driver
     cdef Pauses pauses
+    cdef object second_looks
     cdef object loop
     cdef object socket
     cdef object tls

@@ -97,6 +97,7 @@ class TcpTransport:
         """connection: that the node has already; None: it gets to know of one."""
         self.driver = driver
         self.pauses = driver.node.pauses
+        self.second_looks = driver.second_looks
         self.tls = tls
         self.loop = loop
         self.socket = client
@@ -144,7 +145,7 @@ class TcpTransport:
         """is_full: as much as was asked for, so there may be more: the loop has to say so, even if it has stopped."""
         if not self.is_seen_again:
             self.is_seen_again = True
-            self.driver.second_looks.add(self)
+            self.second_looks.add(self)
         if is_full and self.is_watched:
             self._unwatch()
             self._watch()

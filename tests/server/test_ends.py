@@ -101,20 +101,47 @@ def test_who_never_closes_is_closed(broker: Broker) -> None:
     [
         pytest.param(b"\x01\x00\x00\x00\x00\x00\x04garb\xff", 501, id="a frame without its end"),
         pytest.param(on_channel(7, m.BasicQos(0, 1, False)), 504, id="a channel that is not open"),
+        pytest.param(on_channel(1, *[m.BasicConsume(queue="", consumer_tag="one")] * 2), 530, id="a tag used twice"),
     ],
 )
 def test_our_close_arrives_whatever_is_on_its_way(broker: Broker, octets: bytes, code: int) -> None:
     transport = opened(broker)
+    transport.sendall(on_channel(1, m.QueueDeclare(exclusive=True)))
+    frames_of(transport, until=1)
+    answers_and_goes(transport, octets, code)
+
+
+def answers_and_goes(transport: socket.socket, octets: bytes, code: int) -> None:
+    """A client that is closed with a code for what it says, with much behind it: it hears so, answers and is closed."""
     sender = send_all(transport, octets + FLOOD)
-    (_, payload), *_ = frames_of(transport, 10, until=1)
-    close = m.decode_method(payload)
-    assert isinstance(close, m.ConnectionClose)
-    assert close.reply_code == code
+    said = frames_until(transport, m.ConnectionClose)
+    assert said.reply_code == code
     sender.join()
     assert sender.failures == []  # type: ignore[attr-defined]
     transport.sendall(on_channel(0, m.ConnectionCloseOk()))
     transport.settimeout(10)
     assert transport.recv(1) == b""
+
+
+def frames_until(transport: socket.socket, kind: type[m.ConnectionClose]) -> m.ConnectionClose:
+    """The first method of this kind."""
+    while found := frames_of(transport, 10, until=1):
+        for _, payload in found:
+            method = m.decode_method(payload)
+            if isinstance(method, kind):
+                return method
+    raise AssertionError(f"no {kind.__name__} has come")
+
+
+def test_a_virtual_host_that_is_not_there(broker: Broker) -> None:
+    says = handshake()[: -len(on_channel(0, m.ConnectionOpen("/")))] + on_channel(0, m.ConnectionOpen("nowhere"))
+    answers_and_goes(broker.socket(), says, 530)
+
+
+def test_a_defect_is_heard(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Broker(tmp_path_factory.mktemp("defect"), module="tests.robustness.defective_broker") as broken:
+        answers_and_goes(opened(broken), on_channel(1, m.BasicQos(0, 1, False)), 541)
+        assert "KeyError: 'a defect'" in broken.log_text()
 
 
 def test_our_close_arrives_behind_what_was_not_read(broker: Broker) -> None:
