@@ -12,6 +12,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.system_client import SystemClient
 from tests.fuzz.harness import handshake, on_channel
 from tests.robustness.broker import Broker, frames_of
 
@@ -216,3 +217,37 @@ def test_a_shutdown_is_read_by_a_publisher(tmp_path_factory: pytest.TempPathFact
         assert broker.process.wait(10) == 0  # the publisher has not answered, and the end comes all the same
         sender.join()
         transport.close()
+
+
+def test_clients_that_close_while_the_node_is_drained(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whoever is first: each hears a close or the answer to its own, is not reset, and none of them is left."""
+    with Broker(tmp_path_factory.mktemp("drained")) as broker, SystemClient(broker.url) as administrator:
+        clients = [opened(broker) for _ in range(30)]
+        administrator.request("node.drain", pace=100)
+        senders = [send_all(each, PUBLISH * 1000 + CLOSE + PUBLISH * 1000) for each in clients]
+        for each in clients:
+            hear_the_end(each)
+        for sender in senders:
+            sender.join()
+            assert sender.failures == []  # type: ignore[attr-defined]
+        assert broker.settled_statistics(connections=2)["connections"] == 2
+        assert administrator.request("node.guard")["connections"] == 0
+        for each in clients:
+            each.close()
+
+
+def hear_the_end(transport: socket.socket) -> None:
+    """Read until the close is answered, or answer one; then go."""
+    is_over = False
+    while not is_over:
+        frames = frames_of(transport, 20, until=1)
+        assert frames, "no close has come"
+        for _, payload in frames:
+            method = m.decode_method(payload)
+            if isinstance(method, m.ConnectionClose):
+                transport.sendall(on_channel(0, m.ConnectionCloseOk()))
+            is_over = is_over or isinstance(method, m.ConnectionClose | m.ConnectionCloseOk)
+    transport.shutdown(socket.SHUT_WR)
+    transport.settimeout(20)
+    while transport.recv(1000):  # the answer to a close that has crossed ours
+        pass
