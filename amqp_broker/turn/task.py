@@ -75,7 +75,8 @@ class Task(Completion[Any]):  # see above
         except (OSError, StorageError):
             raise
         except Exception as error:
-            log.exception("defect in %s: what it had not done yet is not done; report it", self._steps.__qualname__)
+            name = getattr(self._steps, "__qualname__", "a task")
+            log.exception("defect in %s: what it had not done yet is not done; report it", name)
             self._finish(None, error)
             return False
         if self.on_progress is not None:
