@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import cython
 
 from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
+from amqp_broker.server.second_looks import SecondLooks
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
 from amqp_broker.turn.file_work import FileWork
@@ -135,6 +136,7 @@ class Driver:
         self._turn_began_at = 0.0
         self._turn_ended_at = 0.0
         self._late: deque[TcpTransport] = deque()
+        self.second_looks = SecondLooks(loop)
         self._job: SyncJob | None = None
         self._syncs_until = 0.0  # in the loop, of this turn
         self._inline_bytes = config.inline_sync_bytes
