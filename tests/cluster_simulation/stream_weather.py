@@ -254,6 +254,10 @@ class StreamWeather(Weather):
     def has_read(self, node: str, stream: str, how: str) -> None:
         """A message came to a client of this node."""
 
+    def has_copy(self, node: ClusterNode, kind: StreamKind) -> bool:
+        """Whether a node is to have one of a stream, when it is calm."""
+        return True
+
     def before_the_last_readers(self) -> None:
         """It is calm, and all members have the same."""
 
@@ -313,11 +317,13 @@ class StreamWeather(Weather):
         return len(content.numbers) - content.first
 
     def _compare(self, kind: StreamKind) -> None:
-        """What each member has of a stream (S4, S5)."""
+        """What each member that has a copy has of a stream (S4, S5)."""
         clock = 0
         self.look()
         for node in self.serving():
             machine, stream = self._find(node, kind)
+            if not self.has_copy(node, kind):
+                continue
             assert stream is not None
             self.stream_model.ends(kind, stream.first, stream.next, node.name)
             clock = machine.clock
