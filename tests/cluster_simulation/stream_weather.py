@@ -254,10 +254,6 @@ class StreamWeather(Weather):
     def has_read(self, node: str, stream: str, how: str) -> None:
         """A message came to a client of this node."""
 
-    def has_copy(self, node: ClusterNode, kind: StreamKind) -> bool:
-        """Whether a node is to have one of a stream, when it is calm."""
-        return True
-
     def before_the_last_readers(self) -> None:
         """It is calm, and all members have the same."""
 
@@ -322,12 +318,17 @@ class StreamWeather(Weather):
         self.look()
         for node in self.serving():
             machine, stream = self._find(node, kind)
-            if not self.has_copy(node, kind):
+            if stream is None and self._is_guest_of(node, kind):
                 continue
             assert stream is not None
             self.stream_model.ends(kind, stream.first, stream.next, node.name)
             clock = machine.clock
         self.stream_model.limits(kind, clock)
+
+    def _is_guest_of(self, node: ClusterNode, kind: StreamKind) -> bool:
+        """Whether another process of its host, or another host, has the group of a stream."""
+        record = node.node.broker.metadata.queue("/", kind.name)
+        return record is not None and node.node.groups.of(record.queue_id).guest is not None
 
     def look(self) -> None:
         """Note where streams begin on the members, unless nothing has happened to them since they were looked at."""

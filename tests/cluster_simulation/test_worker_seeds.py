@@ -34,7 +34,7 @@ def test_no_seed_finds_a_violation_where_queues_move_all_the_time() -> None:
 def test_no_seed_finds_a_violation_where_groups_are_at_all_workers() -> None:
     counts: Counter[str] = Counter()
     assert not failures_of("workers-spread", range(1, SPREAD_SEEDS + 1), 3, 2 * SECONDS, counts), _REPLAY
-    for what in ("groups led by workers", "crashes", "transfers", "installs", "feeds", "acknowledged"):
+    for what in ("groups led by workers", "crashes", "installs", "feeds", "connections moved"):
         assert counts[what] > 0, what
 
 

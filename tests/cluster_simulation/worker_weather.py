@@ -278,11 +278,6 @@ class SpreadWeather(WorkerWeather):
         """See Weather: hosts."""
         return [host for host in self.members if host != node_of_worker(leader.name)] or self.members
 
-    def has_copy(self, node: ClusterNode, kind: Any) -> bool:
-        """See StreamWeather: the process that has the group."""
-        record = node.node.broker.metadata.queue("/", kind.name)
-        return record is not None and node.node.groups.of(record.queue_id).guest is None
-
     def _follow_members(self, node: ClusterNode) -> bool:
         """See ClusterWorld: a worker with groups is held to what its folder has promised."""
         if worker_number(node.name) and node.node.replication.acquaintances.is_over:

@@ -80,8 +80,8 @@ class Reader:
 
 
 async def read_at_every_worker(data_dir: Path) -> None:
-    """Some of the connections are at worker 0, which has the streams, and is killed; the others go on."""
-    with amqp_broker.running(data_dir, workers=2) as broker:
+    """Some of the connections are at worker 0, which has half of the streams, and is killed; the others go on."""
+    with amqp_broker.running(data_dir, workers=2, steering="off") as broker:
         await declare(broker.url)
         async with await aio_pika.connect(broker.url) as connection:
             channel = await connection.channel()
