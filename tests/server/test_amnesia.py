@@ -21,7 +21,7 @@ from amqp_broker.system_client import SystemClient
 from tests.docs.blocks import block_named
 from tests.server.test_hosts_of_workers import ask_all, place_at
 from tests.server.test_serving_clusters import PATIENCE_S, is_voter_everywhere, links_of, until
-from tests.server.worker_load import homes_of
+from tests.server.worker_load import drain, homes_of
 
 ROOT = Path(__file__).parents[2]
 BATCH = 500
@@ -142,6 +142,34 @@ def test_who_has_forgotten_is_refused_and_rejoins(what: str, tmp_path: Path) -> 
         third.start()
         until_all_vote(cluster, first)
         assert take_all(third) == list(range(2 * BATCH))
+
+
+def test_a_host_of_which_one_worker_has_forgotten_is_refused_and_rejoins(tmp_path: Path) -> None:
+    """The one group is that worker's; it is one message behind, and the one who has that is down."""
+    settings = {"start_timeout_s": 90.0, "workers": 2, "queue_groups": 1}
+    with amqp_broker.running_cluster(3, tmp_path / "nodes", **settings) as cluster:  # type: ignore[arg-type]
+        first, second, third = cluster.nodes
+        until_all_vote(cluster, first)
+        publish(first, 0)
+        third.stop()
+        shutil.copytree(third.broker.data_dir / "workers" / "1", tmp_path / "copy")
+        third.start()
+        until_all_vote(cluster, first)
+        second.stop()
+        publish(first, BATCH)
+        third.stop()
+        set_back(third.broker.data_dir / "workers" / "1", tmp_path / "copy")
+        third.broker.launch()
+        assert third.broker.process.wait(PATIENCE_S) == GIVEN_UP, third.logs
+        third.broker.end()
+        assert re.search("this folder has forgotten what n1(/1)? knows of node n3/1", third.logs)
+        assert start_and_end(third).count("this folder has forgotten") == 1, "it knows that by itself"
+        second.start()
+        out = run_page("rejoin", cluster, third, tmp_path)
+        assert f"What {third.broker.data_dir} held is in {third.broker.data_dir / 'forgotten'}" in out
+        third.start()
+        until_all_vote(cluster, first)
+        asyncio.run(drain(third.url, QUEUE, {b"%d" % number for number in range(2 * BATCH)}))
 
 
 def test_a_cluster_is_backed_up_and_restored_as_the_handbook_says(tmp_path: Path) -> None:
