@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from amqp_broker.server.tcp import TcpTransport
 
 #: So much later, seconds.
-LATER_S = 1.0
+LATER_S = 3.0
 #: So many are read before the loop has delivered what else there is.
 _AT_ONCE = 64
 

@@ -29,6 +29,7 @@ cdef class TcpTransport:
     cdef Py_ssize_t reads
     cdef bint is_late
     cdef bint is_seen_again
+    cdef bint is_looking
     cdef bint is_closing
     cdef bint is_lost
     cdef bint has_ended

@@ -113,6 +113,7 @@ class TcpTransport:
         self.reads = 0
         self.is_late = False
         self.is_seen_again = False  # soon, by the driver's second looks
+        self.is_looking = False  # once more
         self.is_closing = False
         self.is_lost = False
         self.has_ended = False
@@ -139,14 +140,16 @@ class TcpTransport:
     def look_again(self) -> None:
         """It was read a while ago."""
         self.is_seen_again = False
+        self.is_looking = True
         self.on_readable()
+        self.is_looking = False
 
     def _was_read(self, is_full: bool) -> None:
-        """is_full: as much as was asked for, so there may be more: the loop has to say so, even if it has stopped."""
+        """is_full: as much as was asked for, so there may be more. If the loop has stopped, it has to say so."""
         if not self.is_seen_again:
             self.is_seen_again = True
             self.second_looks.add(self)
-        if is_full and self.is_watched:
+        if is_full and self.is_looking and self.is_watched:
             self._unwatch()
             self._watch()
 
