@@ -173,12 +173,19 @@ async def test_a_defect_in_reloading_is_logged_at_once(caplog: pytest.LogCapture
     def read() -> Config:
         raise KeyError("defect")
 
+    said = asyncio.Event()
+
+    def hear(record: logging.LogRecord) -> bool:
+        said.set()
+        return True
+
+    caplog.handler.addFilter(hear)
     nobody = cast("AuditLog", None)  # nothing comes to be written down
     reloading = Reloading(Config(), read, logging.NullHandler(), lambda context: None, nobody)
     reloading.begin()
     async with asyncio.timeout(TIMEOUT_S):
-        while not caplog.records:
-            await asyncio.sleep(0)
+        await said.wait()
+    caplog.handler.removeFilter(hear)
     [record] = caplog.records
     assert "defect in reloading" in record.getMessage()
     assert record.exc_info is not None
