@@ -320,6 +320,20 @@ def test_a_node_is_drained_with_all_of_its_workers() -> None:
     asyncio.run(drain_all())
 
 
+def test_queues_of_definitions_live_at_the_worker_that_is_asked() -> None:
+    """As the page says, so that somebody who has imported very many knows to spread them."""
+    with amqp_broker.running(workers=2, start_timeout_s=90.0) as broker:
+        asked: dict[str, str] = {}
+        while len(set(asked.values())) < 2:
+            assert len(asked) < 40
+            with SystemClient(broker.url) as client:
+                name = f"q{len(asked)}"
+                asked[name] = str(client.request("statistics")["statistics"]["node"])
+                queue = {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+                client.request("definitions.import", definitions={"queues": [queue]})
+        assert homes_of(broker.url) == asked
+
+
 def test_a_worker_that_stops_calls_nobody_who_has_gone(tmp_path: Path) -> None:
     """One has a client who does not leave, and the others are gone before it: that is no news."""
     settings = {"peer_handshake_timeout": "100ms", "shutdown_timeout": "1s"}
