@@ -641,7 +641,7 @@ class Config(ClusterConfig):
     )
     spread_groups: bool = setting(
         BOOLEAN,
-        True,
+        False,
         NODE,
         "The groups of quorum queues and streams of a new data folder are spread over its workers, and stay where they "
         "are then; without it all are worker 0's.",

@@ -236,7 +236,7 @@ def test_folders_of_workers_are_looked_at_with_that_of_their_node(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node = tmp_path / "node"
-    with amqp_broker.running(node, workers=2) as broker:
+    with amqp_broker.running(node, workers=2, spread_groups=True) as broker:
         with Connection.open(broker.url) as connection, connection.channel() as channel:
             channel.confirm_select()
             for number in range(8):

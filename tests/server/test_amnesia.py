@@ -146,7 +146,7 @@ def test_who_has_forgotten_is_refused_and_rejoins(what: str, tmp_path: Path) -> 
 
 def test_a_host_of_which_one_worker_has_forgotten_is_refused_and_rejoins(tmp_path: Path) -> None:
     """The one group is that worker's; it is one message behind, and the one who has that is down."""
-    settings = {"start_timeout_s": 90.0, "workers": 2, "queue_groups": 1}
+    settings = {"start_timeout_s": 90.0, "workers": 2, "spread_groups": True, "queue_groups": 1}
     with amqp_broker.running_cluster(3, tmp_path / "nodes", **settings) as cluster:  # type: ignore[arg-type]
         first, second, third = cluster.nodes
         until_all_vote(cluster, first)
@@ -221,7 +221,9 @@ def test_a_cluster_is_backed_up_and_restored_as_the_handbook_says(tmp_path: Path
 @pytest.mark.long
 def test_hosts_of_workers_are_backed_up_and_restored_as_the_handbook_says(tmp_path: Path) -> None:
     (tmp_path / "backup").mkdir()
-    with amqp_broker.running_cluster(3, tmp_path / "nodes", start_timeout_s=90.0, workers=2) as cluster:
+    with amqp_broker.running_cluster(
+        3, tmp_path / "nodes", start_timeout_s=90.0, workers=2, spread_groups=True
+    ) as cluster:
         first, second, third = cluster.nodes
         until_all_vote(cluster, first)
         place_at(cluster, "n1/1", "kept")

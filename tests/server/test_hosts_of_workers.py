@@ -257,7 +257,7 @@ def test_a_host_is_added_and_removed_with_its_workers() -> None:
         assert node.broker.process.wait() == 0
         await until(lambda: members_of(left.urls[0]) == ["n2", "n3", "n4"], "it is a member still")
 
-    with hosts() as cluster:
+    with hosts(spread_groups=True) as cluster:
         cluster.add_node()
         use(cluster.urls[3], "at the new one")
         place_at(cluster, "n1/1", "kept")
@@ -309,7 +309,7 @@ def test_a_host_is_drained_with_its_workers_whoever_is_asked() -> None:
             assert not asked.request("node.revive", node="n1")["is_draining"]
             await until(lambda: "n1" in leaders_of(asked), "it leads nothing again")
 
-    with hosts() as cluster:
+    with hosts(spread_groups=True) as cluster:
         asyncio.run(drain_first(cluster))
 
 
@@ -343,7 +343,7 @@ def test_leaders_of_groups_at_workers_are_handed_over_and_spread(tmp_path: Path)
         for each in publishers:
             await drain(cluster.urls[2], each.queue, set(each.confirmed))
 
-    with hosts(tmp_path, queue_groups=4) as cluster:
+    with hosts(tmp_path, spread_groups=True, queue_groups=4) as cluster:
         asyncio.run(hand_over(cluster))
 
 
@@ -383,7 +383,7 @@ def test_hosts_get_workers_one_after_the_other(tmp_path: Path) -> None:
 
 async def change_workers(folder: Path) -> None:
     """Under load, hosts whose groups are spread get more workers and fewer, one host after the other."""
-    with hosts(folder, queue_groups=4) as cluster:
+    with hosts(folder, spread_groups=True, queue_groups=4) as cluster:
         names = [*await declare_lasting(cluster.urls[0], LASTING), *await declare_lasting(cluster.urls[0], STREAM)]
         publishers = [Publisher(cluster.urls[number % 3], name) for number, name in enumerate(names)]
         for workers in (3, 1):

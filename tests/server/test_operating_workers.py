@@ -22,6 +22,7 @@ QUEUES = tuple(f"q{number}" for number in range(12))
 #: Quorum queues, one in each group.
 LASTS = tuple(f"lasting{number}" for number in range(4))
 GROUPS = {"queue_groups": len(LASTS)}
+SPREAD = {"spread_groups": True, **GROUPS}
 #: Which groups of a new folder of two workers are at worker 1.
 OF_WORKER_1 = {1: 1, 3: 1}
 WRONG_SETTING = 2
@@ -103,7 +104,7 @@ def test_more_workers_and_fewer_have_all_that_queues_had_where_they_moved(tmp_pa
 
 def test_a_copy_of_the_folder_has_all_workers(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup"
-    with amqp_broker.running(data, workers=2) as broker:
+    with amqp_broker.running(data, workers=2, spread_groups=True) as broker:
         asyncio.run(publish(broker.url, [b"1", b"2"]))
     shutil.copytree(data, backup)
     with amqp_broker.running(data, workers=2) as broker:
@@ -115,7 +116,7 @@ def test_a_copy_of_the_folder_has_all_workers(tmp_path: Path) -> None:
 
 
 def test_a_worker_whose_folder_is_lost_does_not_begin_anew_by_itself(tmp_path: Path) -> None:
-    with amqp_broker.running(tmp_path, workers=2) as broker:
+    with amqp_broker.running(tmp_path, workers=2, spread_groups=True) as broker:
         asyncio.run(publish(broker.url, [b"1"]))
     assert read_stored(tmp_path).begun == [1]
     folder = tmp_path / "workers" / "1"
@@ -138,7 +139,7 @@ def test_a_worker_whose_folder_is_lost_does_not_begin_anew_by_itself(tmp_path: P
 
 
 def test_another_number_of_groups_than_the_folder_has_is_refused(tmp_path: Path) -> None:
-    with amqp_broker.running(tmp_path, workers=2, queue_groups=3) as broker:
+    with amqp_broker.running(tmp_path, workers=2, spread_groups=True, queue_groups=3) as broker:
         asyncio.run(publish(broker.url, [b"1"]))
     for queue_groups in (2, 4):
         line = "this folder has 3 groups for quorum queues, and queue_groups is .*: start it with --queue-groups 3"
@@ -153,7 +154,7 @@ def test_another_number_of_groups_than_the_folder_has_is_refused(tmp_path: Path)
 @pytest.mark.parametrize("left_out", ["WORKERS", "workers"])
 def test_a_copy_that_is_not_whole_is_refused(tmp_path: Path, left_out: str) -> None:
     """A worker that took up its groups with empty logs would forget what they have confirmed."""
-    with amqp_broker.running(tmp_path, workers=2, **GROUPS) as broker:
+    with amqp_broker.running(tmp_path, workers=2, **SPREAD) as broker:
         asyncio.run(publish(broker.url, [b"1"]))
     (tmp_path / left_out).rename(tmp_path / "kept")
     for workers in (1, 2):

@@ -81,7 +81,7 @@ class Reader:
 
 async def read_at_every_worker(data_dir: Path) -> None:
     """Some of the connections are at worker 0, which has half of the streams, and is killed; the others go on."""
-    with amqp_broker.running(data_dir, workers=2, steering="off") as broker:
+    with amqp_broker.running(data_dir, workers=2, spread_groups=True, steering="off") as broker:
         await declare(broker.url)
         async with await aio_pika.connect(broker.url) as connection:
             channel = await connection.channel()
@@ -200,7 +200,7 @@ def test_what_was_confirmed_outlives_each_process(tmp_path: Path) -> None:
 
 async def groups_lose_nothing(data_dir: Path) -> None:
     """Groups of both workers, each of which is killed under load; then there is one worker, and then three."""
-    with amqp_broker.running(data_dir, workers=2, queue_groups=4) as broker:
+    with amqp_broker.running(data_dir, workers=2, spread_groups=True, queue_groups=4) as broker:
         names = [*await declare_lasting(broker.url, LASTING), *await declare_lasting(broker.url, STREAM)]
         with SystemClient(broker.url) as client:
             rows = client.request("cluster.status")["groups"]
@@ -235,14 +235,15 @@ def test_what_groups_of_each_worker_have_confirmed_outlives_each_process(tmp_pat
 def test_an_old_folder_keeps_its_groups_at_worker_0(tmp_path: Path) -> None:
     with amqp_broker.running(tmp_path, workers=2, spread_groups=False):
         pass
-    with amqp_broker.running(tmp_path, workers=2) as broker, SystemClient(broker.url) as client:
+    with amqp_broker.running(tmp_path, workers=2, spread_groups=True) as broker, SystemClient(broker.url) as client:
         assert {row["worker"] for row in client.request("cluster.status")["groups"]} == {0}
     assert read_stored(tmp_path).groups == {}
 
 
 def test_a_worker_0_that_starts_again_has_the_groups_that_its_folder_says(tmp_path: Path) -> None:
     """Before it was ready once, when its supervisor has not heard of them: in a cluster that may take long."""
-    config = Config(data_dir=tmp_path, node_name="n1", workers=2, worker_processes=2, queue_groups=3)
+    settings = {"workers": 2, "worker_processes": 2, "spread_groups": True, "queue_groups": 3}
+    config = Config(data_dir=tmp_path, node_name="n1", **settings)  # type: ignore[arg-type]
     ours, theirs = socket.socketpair()
     with ours, theirs, socket.socket() as link:
         seat = Seat(config, theirs, link, {}, b"", ManagementProcess(config), ())

@@ -156,7 +156,7 @@ def test_the_api_has_them_as_a_list(http: Http, clients: list[Connection]) -> No
 
 def test_what_a_group_has_counts_at_the_worker_that_has_it() -> None:
     lasting = Table({"x-queue-type": "quorum"})
-    settings = {"workers": 2, "queue_groups": QUEUES, "log_level": "warning"}
+    settings = {"workers": 2, "spread_groups": True, "queue_groups": QUEUES, "log_level": "warning"}
     with amqp_broker.running(management=True, **settings) as running:  # type: ignore[arg-type]
         with Connection.open(running.url) as connection, connection.channel() as channel:
             channel.confirm_select()
