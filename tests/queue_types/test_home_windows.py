@@ -170,3 +170,43 @@ def test_who_only_holds_messages_is_looked_at_a_few_in_a_slice() -> None:
     session = world.home.sessions[peer.name]
     assert len(session.consumers) == MANY
     assert most_in_a_turn(world, lambda: len(session.consumers), 0) <= AT_ONCE
+
+
+def test_consumers_that_waited_for_the_link_are_served_a_few_in_a_slice(world: HomeWorld, peer: Peer) -> None:
+    """And in turn, also when there is more room meanwhile."""
+    size = CONSUMER_WINDOW_BYTES
+    for _ in range(LINK_WINDOW_BYTES // size):
+        peer.attach("q")
+        peer.publish("q", 0, body_size=size, is_persistent=False)
+    for number in range(MANY):
+        world.say(declare(f"q{number}"))
+        peer.attach(f"q{number}")
+        peer.publish(f"q{number}", number, is_persistent=False)
+    session = world.home.sessions[peer.name]
+    assert len(session.halted) == MANY
+    world.node.background.set_pace(OneSlice())
+    delivered = [names(peer.taken()), names(peer.taken())]
+    while len(delivered) < MANY and sum(map(len, delivered)) < MANY:
+        delivered.append(names(peer.turn()))
+    assert max(map(len, delivered)) <= 2 * AT_ONCE
+    assert [name for each in delivered for name in each] == list(range(MANY))
+    assert not world.node.background.jobs
+
+
+def test_who_waited_for_the_link_when_it_was_lost_is_served_no_more(world: HomeWorld, peer: Peer) -> None:
+    size = CONSUMER_WINDOW_BYTES
+    for _ in range(LINK_WINDOW_BYTES // size):
+        peer.attach("q")
+        peer.publish("q", 0, body_size=size, is_persistent=False)
+    for _ in range(MANY):
+        peer.attach("q")
+    peer.publish("q", *[1] * MANY, is_persistent=False)
+    session = world.home.sessions[peer.name]
+    world.node.background.set_pace(OneSlice())
+    peer.taken()
+    assert world.node.background.jobs
+    world.home.peer_disconnected(peer.name, world.driver.now)
+    world.turn()
+    assert not world.node.background.jobs
+    assert session.halted == {}
+    assert world.queue("q").unacked == 0

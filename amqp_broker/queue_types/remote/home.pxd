@@ -10,6 +10,7 @@ cdef class Home:
     cdef object _find_queue
     cdef object _remove_queue
     cdef Pager _pager
+    cdef object _background
     cdef object _clock
     cdef object _send_frame
     cdef public dict sessions

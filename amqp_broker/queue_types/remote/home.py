@@ -74,6 +74,7 @@ class Home:
         self._find_queue = find_queue
         self._remove_queue = remove_queue
         self._pager = pager
+        self._background = background
         self._clock = clock
         self._send_frame = send
         self.sessions: dict[str, HomeSession] = {}
@@ -142,7 +143,7 @@ class Home:
             log.debug("a frame of session %d of %s was sent on a link that is gone", batch.session, node)
             return None
         self._close(node)
-        session = HomeSession(self, node, batch.session, self._pager)
+        session = HomeSession(self, node, batch.session, self._pager, self._background)
         self.sessions[node] = session
         if self._is_blocked:
             session.writer.put(Blocked(True))
