@@ -242,13 +242,15 @@ def test_folders_of_workers_are_looked_at_with_that_of_their_node(
             for number in range(8):
                 channel.call(QueueDeclare(0, f"q{number}", False, True, False, False, False, Table()))
                 channel.publish("", f"q{number}", b"x", PERSISTENT)
-            for number in range(4):
-                lasting = Table({"x-queue-type": "quorum"})
-                channel.call(QueueDeclare(0, f"lasting{number}", False, True, False, False, False, lasting))
-                channel.publish("", f"lasting{number}", b"x", PERSISTENT)
-            assert channel.wait_for_confirms(30) == []
-        with SystemClient(broker.url) as client:
-            listed = client.request("objects.page", kind="queues", columns=["name", "node"])["rows"]
+            with SystemClient(broker.url) as client:
+                for number in range(40):  # groups whose leaders are not known yet get none
+                    lasting = Table({"x-queue-type": "quorum"})
+                    channel.call(QueueDeclare(0, f"lasting{number}", False, True, False, False, False, lasting))
+                    channel.publish("", f"lasting{number}", b"x", PERSISTENT)
+                    assert channel.wait_for_confirms(30) == []
+                    listed = client.request("objects.page", kind="queues", columns=["name", "node"])["rows"]
+                    if len({home for name, home in listed if name.startswith("lasting")}) == 2:
+                        break
         broker.stop()
     homes = dict(listed)
     assert len({home for name, home in homes.items() if name.startswith("lasting")}) == 2, "groups are at both"
