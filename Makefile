@@ -18,7 +18,7 @@ HOT_SOURCES := $(HOT) $(HOT:.pxd=.py)
 
 LISTEN ?= 127.0.0.1:5672
 DATA_DIR ?= ./data
-PYTEST_ARGS ?= -n 3 --dist loadgroup --durations 20
+PYTEST_ARGS ?= -n 4 --dist loadgroup --durations 20
 ARGS ?=
 CLUSTER_PORTS ?= 5672 5673 5674
 CLUSTER_LINKS ?= 7101 7102 7103

@@ -15,7 +15,7 @@ import json
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -66,6 +66,10 @@ class OwnAdministration:
     def import_definitions(self, path: Path) -> None:
         self._ask("definitions.import", definitions=json.loads(path.read_text(encoding="utf-8")))
 
+    def delete_users(self, users: Sequence[str]) -> None:
+        for name in users:
+            self._ask("user.delete", name=name)
+
     def list_queues(self) -> None:
         self._ask("queue.list", vhost="/")
 
@@ -88,6 +92,10 @@ class RabbitAdministration:
 
     def import_definitions(self, path: Path) -> None:
         control(self._environment, ["import_definitions", str(path)])
+
+    def delete_users(self, users: Sequence[str]) -> None:
+        for name in users:
+            control(self._environment, ["delete_user", name])
 
     def list_queues(self) -> None:
         control(self._environment, ["list_queues", "--silent", "name", "messages", "consumers"])

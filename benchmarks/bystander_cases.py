@@ -11,7 +11,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -44,6 +44,7 @@ class Administration(Protocol):
     def put_policy(self, name: str, pattern: str, definition: Mapping[str, object]) -> None: ...
     def delete_policy(self, name: str) -> None: ...
     def import_definitions(self, path: Path) -> None: ...
+    def delete_users(self, users: Sequence[str]) -> None: ...
     def list_queues(self) -> None: ...
 
 
@@ -579,6 +580,17 @@ def import_queues(stage: Stage, count: int) -> Iterator[None]:
         delete_many(load, count)
 
 
+def import_users(stage: Stage, count: int) -> Iterator[None]:
+    """Definitions with so many users, whose passwords are in clear: each is to be hashed."""
+    path = stage.folder / "definitions.json"
+    users = [{"name": name, "password": f"password of {name}", "tags": []} for name in names(count)]
+    path.write_text(json.dumps({"users": users}), encoding="ascii")
+    yield
+    stage.administration.import_definitions(path)
+    yield
+    stage.administration.delete_users(list(names(count)))
+
+
 def bind_many(stage: Stage, count: int) -> Iterator[None]:
     """So many bindings of a topic exchange."""
     with stage.load() as load:
@@ -733,6 +745,7 @@ CASES: dict[str, Case] = {
     "purge": Case("purge of {count}", purge, 100_000, 200),
     "delete": Case("delete of a queue with {count}", delete, 100_000, 200),
     "import": Case("import of {count} queues", import_queues, 10_000, 50),
+    "import-users": Case("import of {count} users with passwords in clear", import_users, 100, 3),
     "bind": Case("{count} bindings of a topic exchange", bind_many, 10_000, 50),
     "declare": Case("{count} queues declared", declare_much, 10_000, 50),
     "exclusive": Case("a connection lost with {count} exclusive queues", lose_exclusive, 10_000, 50),

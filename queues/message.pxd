@@ -7,7 +7,7 @@ cdef class Address:
     cdef readonly bytes raw
 
 @cython.final
-@cython.no_gc  # octets and lists of octets: no cycle leads through it
+@cython.no_gc
 cdef class Message:
     cdef public bytes raw
     cdef public bytes content
@@ -34,6 +34,7 @@ cpdef bytes header_frame(bytes properties, object body_size)
 @cython.locals(content=bytes)
 cpdef Message with_header(Message message, bytes raw, bytes header, long long expiration)
 
+@cython.no_gc
 cdef class Delivery:
     cdef public Message message
     cdef public unsigned long long sequence
@@ -42,6 +43,7 @@ cdef class Delivery:
     cdef public bint is_redelivered
 
 @cython.final
+@cython.no_gc
 cdef class Entry(Delivery):
     cdef public long long expires_at
     cdef public object page

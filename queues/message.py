@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import cython
+
 FRAME_HEADER = 2
 FRAME_BODY = 3
 FRAME_END = 0xCE
@@ -54,6 +56,11 @@ class Address:
         return raw[2 + raw[0] :].decode("utf-8", "surrogateescape")
 
 
+# Of what there are millions the collector of cycles knows nothing: it would go through them while nobody is served. A
+# message has octets only. A delivery and the consumer who holds it are a cycle, which is ended by whoever ends one of
+# both: settling, taking back, a channel that closes.
+@cython.no_gc
+@cython.cclass
 class Message:
     """One published message, shared by all queues that it was routed to. Made by `make_message`.
 
@@ -169,6 +176,8 @@ def with_header(message: Message, raw: bytes, header: bytes, expiration: int) ->
     )  # fmt: skip
 
 
+@cython.no_gc
+@cython.cclass
 class Delivery:
     """What a channel holds of a message that it was given. Each type of queue may add to it what it needs.
 
@@ -184,6 +193,8 @@ class Delivery:
     is_redelivered: bool
 
 
+@cython.no_gc
+@cython.cclass
 class Entry(Delivery):
     """A message in a queue that has it in its own order; while somebody holds it, the delivery itself.
 

@@ -22,9 +22,9 @@ class CorruptLog(RaftError, StorageError):
 
     def __init__(self, group_id: int, reason: str) -> None:
         super().__init__(
-            f"group {group_id}: {reason}; the journal is damaged or was changed by another program: restore the data "
-            f"folder from a copy, or empty it and let this node catch up from the others of its cluster; a node alone "
-            f"can be started with --recover, and goes on with what is left"
+            f"group {group_id}: {reason}; the journal is damaged or was changed by another program: a member of a "
+            f"cluster has to rejoin it with a new folder (amqp-broker cluster rejoin); for a node alone restore the "
+            f"data folder from a copy, or start with --recover, and it goes on with what is left"
         )
         self.group_id = group_id
         self.reason = reason

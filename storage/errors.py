@@ -21,8 +21,9 @@ class CorruptRecord(StorageError):
     def __init__(self, file: str, offset: int, reason: str) -> None:
         self.where = f"{file} at offset {offset}: {reason}"
         super().__init__(
-            f"{self.where}; restore the folder from a copy, or start with --recover, "
-            f"which sets the damaged part aside and goes on without it"
+            f"{self.where}; restore the folder from a copy (not that of a member of a cluster, which has to rejoin: "
+            f"amqp-broker cluster rejoin), or start with --recover, which sets the damaged part aside and goes on "
+            f"without it"
         )
         self.file = file
         self.offset = offset

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amqp_broker.cli.tls_options import add_tls_options, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.settings.kinds import ADDRESSES, Address
 
@@ -23,6 +24,7 @@ URL_VARIABLE = "AMQP_BROKER_MANAGEMENT_URL"
 
 @click.command()
 @click.option("--url", metavar="URL", help=f"The node, and a user with the tag administrator. [{DEFAULT_URL}]")
+@add_tls_options
 @click.option("--listen", default="127.0.0.1:15672", show_default=True, help="Addresses of the API, or off.")
 @click.option(
     "--prometheus-listen", default="127.0.0.1:15692", show_default=True, help="Addresses of the metrics, or off."
@@ -68,6 +70,7 @@ def management(
         parse_url(address)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
+    tls = tls_context(address)
     start_logging(log_level, log_format)
     if sockets is None:
         places = _bound(listen, prometheus_listen)
@@ -76,8 +79,9 @@ def management(
     else:
         places = Places.inherited(sockets, prometheus_sockets or "")
     return run(
-        address, places, ends_with_parent=exit_with_parent, statistics_objects=statistics_objects, list_rows=list_rows
-    )
+        address, places, ends_with_parent=exit_with_parent, statistics_objects=statistics_objects, list_rows=list_rows,
+        tls=tls,
+    )  # fmt: skip
 
 
 def _bound(listen: str, prometheus_listen: str) -> Places:

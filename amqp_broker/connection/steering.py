@@ -1,4 +1,5 @@
-"""Steering: client connections of a node's worker move to the worker that is home of the queue that they use.
+"""Steering: client connections of a node's worker move to the worker that is home of the queue that they use, or leads
+its group.
 
     worker A                                        worker B
     wish -> held: no frame of it is handled
@@ -149,6 +150,7 @@ class Steering:
         self._pauses, self._timers, self._clock = services.pauses, services.timers, services.clock
         self._linked = services.tenants.linked
         self.is_on = config.has_workers and config.steering == "auto"
+        self._are_groups_spread = services.groups.places.is_spread
         self.leaving: dict[Connection, _Departure] = {}
         self._unasked: dict[_Departure, None] = {}
         self._asked: dict[bytes, _Departure] = {}
@@ -174,7 +176,10 @@ class Steering:
         if isinstance(method, BasicConsume):
             name = method.queue or channel.last_queue
             queue = channel.vhost.find_queue(name) if name else None
-            if queue is not None and queue.home and self.wish(connection, queue.home):
+            home = queue.home if queue is not None else ""
+            if queue is not None and not home and self._are_groups_spread:
+                home = queue.described_at()  # who leads its group; were all at worker 0, it would have all the work
+            if home and self.wish(connection, home):
                 return True
         if connection.steered is not None:
             connection.steered.consumes()
@@ -225,7 +230,8 @@ class Steering:
         used = links.values() if steered is None or steered.has_consumed else connection.homes
         if any(link is not target and not link.is_idle for link in used):
             return False
-        return not services.groups.has_unapplied()
+        has_said = steered is None or steered.has_consumed or connection in self._pauses.publishers
+        return not has_said or not services.groups.has_unapplied()
 
     # -- this worker lets go -------------------------------------------------------------------------------------------
 

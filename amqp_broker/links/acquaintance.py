@@ -34,6 +34,8 @@ class Acquaintance:
         self.is_current = False  # of this version: it names its generation
         self.has_promised = False  # it has logs of groups, and so promises that it may forget
         self.greets = False  # this node it, once its own life is on the disk
+        self.is_strange = False  # each knows the other under another folder
+        self.knows_it = False  # it has known this node before, under this folder
         self.is_removed = False  # by the metadata, after it was added
         self.generation = FIRST
         self.point: Point | None = None

@@ -21,7 +21,9 @@ Invariants:
 4. Who has never greeted is of a version that did not, and admitted as it was then; who has greeted once has to, always,
    and so has everybody in a cluster that was restored.
 5. Nobody is heard, not even to say that this node is no member, before it has said that it is of this generation.
-6. Workers of one node promise each other nothing, so what they say to each other counts at once. Others count for each
+6. Where two know each other under other folders than they have, one of them is of another cluster. Neither ends by the
+   word of the other, or admits anybody, before most members have shown which one it is.
+7. Workers of one node promise each other nothing, so what they say to each other counts at once. Others count for each
    other when each has said (WORKER) what it speaks, and of which generation of the cluster and which folder of its node
    it is; a worker k has these two from its node's worker 0. Where both have logs of groups, they greet each other then,
    as members do, each by its own folder.
@@ -70,6 +72,11 @@ log = logging.getLogger("amqp_broker.cluster")
 TELL_MS = 500
 
 _HEAD = head_of(FrameKind.ACQUAINTANCE)
+
+
+def _shown(point: Point) -> str:
+    """A folder, as the log names it."""
+    return point.identity.hex()[:8]
 
 
 class Cluster(Protocol):
@@ -241,6 +248,8 @@ class Acquaintances:
         link = self.links.pop(name, None)
         if link is not None and link.is_admitted:
             self._on_dismissed(name, now)
+        if link is not None and link.is_strange and not self.reason:
+            self._admit_all(now)
 
     def receive(self, name: str, frame: bytes, now: int) -> bytes | None:
         """A frame of one that is not admitted. Returns it if it counts all the same."""
@@ -388,11 +397,18 @@ class Acquaintances:
             if missing and self._is_waiting_to_join(known):
                 log.info("%s knows this node under an earlier folder, and not yet that it was added anew", name)
                 return
+            if missing and self._is_strange(name, link, known):
+                link.is_strange = True
+                self.refusals.warn(name, self._why_strange(name, link, known))
+                if not self._are_most(sum(each.is_strange for each in self.links.values())):
+                    return
         if seen is not None and seen.identity == self._memory.identity:  # else it is of another one that it has heard
             missing = missing or self._unacknowledged(leads)
         if missing:
             self._forget(name, missing, now)
             return
+        link.is_strange = False
+        link.knows_it = seen is not None and seen.identity == self._memory.identity
         self._say(name, REMEMBERS)
 
     # -- workers -------------------------------------------------------------------------------------------------------
@@ -533,6 +549,29 @@ class Acquaintances:
         """It has promised nobody anything yet."""
         return seen.identity != self._memory.identity and self.joins and not self.joined_at
 
+    def _is_strange(self, name: str, link: Acquaintance, known: Point) -> bool:
+        """Whether one that knows this node under another folder is itself known under another one."""
+        witness = self._memory.witness_of(name)
+        if witness is None or link.point is None or known.identity == self._memory.identity:
+            return False
+        return witness.point.identity != link.point.identity and link.since <= witness.as_of
+
+    def _why_strange(self, name: str, link: Acquaintance, known: Point) -> str:
+        witness, point = self._memory.witness_of(name), link.point
+        assert witness is not None
+        assert point is not None
+        before = witness.point
+        return (
+            f"its folder is {_shown(point)}, and this one knows it with {_shown(before)}; it knows this node with "
+            f"{_shown(known)}, whose folder is {self._memory.identity.hex()[:8]}: one of the two is of another "
+            f"cluster. The one that most members contradict ends; if they are not there, stop the one whose folder or "
+            f"address is wrong"
+        )
+
+    def _are_most(self, count: int) -> bool:
+        """Whether so many are a majority of those with whom this node has groups, itself included."""
+        return 2 * count > len(set(self._cluster.to_be_heard()) | {self._cluster.own_node})
+
     def _is_another(self, name: str, point: Point, since: int, applied: int) -> bool:
         """Whether the metadata, applied up to there, have another folder for a member than that of this point."""
         identity = self._cluster.recorded_identity(name)
@@ -664,7 +703,7 @@ class Acquaintances:
     def _admit_all(self, now: int) -> None:
         if self._is_patient and all(self._is_heard(name) for name in self._cluster.to_be_heard()):
             self._is_patient = False
-        if self._is_patient:
+        if self._is_patient or self._is_in_doubt:
             return
         for name, link in list(self.links.items()):
             if link.is_on_disk and not link.has_said_so:
@@ -672,6 +711,13 @@ class Acquaintances:
                 self._say(name, RECORDED)
             if link.has_said_so and link.is_recorded and link.greets and not link.is_admitted:
                 self._admit(name, now)
+
+    @property
+    def _is_in_doubt(self) -> bool:
+        """Whether this node or one that it is linked with is of another cluster, and it is not known which."""
+        if not any(link.is_strange for link in self.links.values()):
+            return False
+        return not self._are_most(1 + sum(link.knows_it and link.remembers for link in self.links.values()))
 
     def _is_heard(self, name: str) -> bool:
         link = self.links.get(name)

@@ -297,7 +297,8 @@ class ClusterVerbs:
             rest = [other for other in members if other != name]
             if name not in members or (not rest and membership.is_linked(name)):
                 continue  # its only member gives what it has to another one before it goes
-            gone = [other for other in rest if not membership.is_linked(other)]
+            process_of = self._places.process_of
+            gone = [other for other in rest if not membership.is_linked(process_of(group.group_id, other))]
             if 2 * len(gone) >= len(rest):
                 raise ValueError(
                     f"without {name} there would be no majority: {len(rest) - len(gone)} of the {len(rest)} others "

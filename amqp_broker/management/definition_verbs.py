@@ -103,7 +103,7 @@ class DefinitionVerbs:
     def take_over(self, definitions: object, vhost: str | None = None) -> Task:
         """Carry out what definitions ask for beyond what is there. Its result has `commands`, how many changes that
         were, and `notes` on what was left out; its error is a ValueError where they cannot be."""
-        return Task(self._broker.background, self._carry_out(definitions, vhost))
+        return Task(self._broker.background, self._carry_out(definitions, vhost), EXPECTED_ERRORS)
 
     def _carry_out(self, definitions: object, vhost: str | None) -> Steps:
         """Portions of commands, the next one when the last is applied: no member has more to do at once."""

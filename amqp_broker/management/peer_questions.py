@@ -25,7 +25,7 @@ from amqp_broker.management.request import Request
 from amqp_broker.management.written_json import encode
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.completion import Completion
-from amqp_broker.turn.task import Steps, Task
+from amqp_broker.turn.task import EXPECTED_ERRORS, Steps, Task
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
@@ -160,7 +160,7 @@ class PeerQuestions:
             octets = bytes([_VERSION, _ANSWER]) + number.to_bytes(8, "big")
             return octets + f"{encode(fields)}\n{text}".encode("ascii")
 
-        task = Task(background.patient() if is_patient else background, steps())
+        task = Task(background.patient() if is_patient else background, steps(), EXPECTED_ERRORS)
 
         def answer(octets: bytes) -> None:
             if task.error is not None:

@@ -16,7 +16,8 @@ from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:
-    from amqp_broker.rehoming.rehoming import Progress, Rehoming
+    from amqp_broker.rehoming.rehoming import Heard, Rehoming
+    from amqp_broker.turn.completion import Completion
 
 
 #: An answer's fields, and what it waits for; or the steps that lead to it.
@@ -48,14 +49,9 @@ class RehomeVerb:
         """`name` of `vhost` is to live at `home`, a node or a worker. Raises ValueError, Refused."""
         vhost, name, home = request.text("vhost", "/"), request.text("name"), request.text("home")
         record = self._rehoming.check(vhost, name, home)
-        number, awaited = self._rehoming.begin(record, home)
-        while True:
-            said: Progress = yield awaited
-            if said.is_over:
-                break
-            more = self._rehoming.more(number)
-            assert more is not None  # it is not over
-            awaited = more
+        awaited: Completion[Heard] | None = self._rehoming.begin(record, home)
+        while awaited is not None:
+            said, awaited = yield awaited
         if said.error:
             raise Refused(FAILED, f"queue '{name}' in vhost '{vhost}' stays at {record.home}: {said.error}")
         return {"name": name, "vhost": vhost, "from": record.home, "home": home, "messages": said.messages,

@@ -55,6 +55,13 @@ class Progress(NamedTuple):
     octets: int
 
 
+class Heard(NamedTuple):
+    """What was said last of a move, and what is said next; None: nothing more."""
+
+    progress: Progress
+    more: Completion[Heard] | None
+
+
 class Rehoming:
     """See the module's docstring. send: a frame to another node. is_taking(): why this node takes no queues, "" if it
     does."""
@@ -71,11 +78,11 @@ class Rehoming:
         self.home = remote_queues.home
         self._replication = replication
         self._is_ready, self._is_drained, self._is_alarmed = is_ready, is_drained, is_alarmed
-        self.send = tenants.register(FrameKind.QUEUE_MOVE, self._receive)
+        self.send = tenants.register(FrameKind.QUEUE_MOVE, self.receive)
         self.departures: dict[int, Departure] = {}
         self.arrivals = Arrivals(broker, self.send, self._why_not)
         self._held: dict[int, tuple[str, str, HeldQueue]] = {}  # by move: the home, the virtual host
-        self._asked: dict[int, tuple[str, Completion[Progress]]] = {}
+        self.asked: dict[int, tuple[str, Completion[Heard]]] = {}
         broker.follow_with(_follow)
         self._held_queues.pause_with(pauses)
         remote_queues.move_with(self, broker.held.writes, self._synced)
@@ -145,38 +152,36 @@ class Rehoming:
             if (worker_number(name) < count if node_of_worker(name) == own else not metadata.is_closing(name))
         ]
 
-    def begin(self, record: QueueRecord, home: str) -> tuple[int, Completion[Progress]]:
-        """Have a queue live there. Returns the number by which it is asked for, and what comes of that first. Raises
-        ValueError."""
+    def begin(self, record: QueueRecord, home: str) -> Completion[Heard]:
+        """Have a queue live there. Returns what is said of that first. Raises ValueError."""
         own = self.broker.own_node
         number = self._draw()
-        progress: Completion[Progress] = Completion()
-        self._asked[number] = (record.home, progress)
+        first: Completion[Heard] = Completion()
+        self.asked[number] = (record.home, first)
         if record.home == own:
             try:
                 self._depart(number, record.vhost, record.name, home, own)
             except ValueError:
-                del self._asked[number]
+                del self.asked[number]
                 raise
         else:
             said = fields(vhost=record.vhost, name=record.name, home=home)
             if not self.send(record.home, frame(frames.WISH, number, said)):
-                del self._asked[number]
+                del self.asked[number]
                 raise ValueError(f"{record.home}, where it lives, is not linked: ask again when it is there")
-        return number, progress
-
-    def more(self, number: int) -> Completion[Progress] | None:
-        """What comes of it next; None: nothing more."""
-        asked = self._asked.get(number)
-        return None if asked is None else asked[1]
+        return first
 
     def _told(self, number: int, progress: Progress) -> None:
-        asked = self._asked.pop(number, None)
+        """Who waits may come to it only when more was said."""
+        asked = self.asked.pop(number, None)
         if asked is None:
             return
+        home, said = asked
+        more: Completion[Heard] | None = None
         if not progress.is_over:
-            self._asked[number] = (asked[0], Completion())
-        asked[1].complete(progress)
+            more = Completion()
+            self.asked[number] = (home, more)
+        said.complete(Heard(progress, more))
 
     def _draw(self) -> int:
         return int.from_bytes(self.broker.random_bytes(_DRAWN), "big") or 1
@@ -242,7 +247,7 @@ class Rehoming:
             self.send(said.node, frame(frames.SAID, said.move, fields(**progress._asdict())))
 
     def _on_said(self, said: Frame) -> None:
-        if self._asked.get(said.move, ("",))[0] == said.node:
+        if self.asked.get(said.move, ("",))[0] == said.node:
             is_over, messages, octets = bool(said.count("is_over")), said.count("messages"), said.count("octets")
             self._told(said.move, Progress(is_over, said.text("error"), messages, octets))
 
@@ -282,7 +287,7 @@ class Rehoming:
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
-    def _receive(self, node: str, payload: bytes, now: int) -> None:
+    def receive(self, node: str, payload: bytes, now: int) -> None:
         """A frame of another node. Raises PeerProtocolError."""
         said = Frame(node, payload)
         what = said.what
@@ -323,7 +328,7 @@ class Rehoming:
         self.arrivals.peer_disconnected(node)
         for move in [move for move, (home, _, _) in self._held.items() if home == node]:
             self._free(move)
-        for number in [number for number, (home, _) in self._asked.items() if home == node]:
+        for number in [number for number, (home, _) in self.asked.items() if home == node]:
             self._told(number, Progress(True, f"the link to {node} was lost: look where the queue is", 0, 0))
 
     def _synced(self, position: int) -> None:

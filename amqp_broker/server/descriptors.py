@@ -42,15 +42,15 @@ def limit() -> int:
 
 
 class ClientRoom:
-    """How many transports of clients there may be. most: so many; connections: so many of them may be open. on_change
-    hears whether there is no room."""
+    """How many transports of clients there may be. most: so many; taken: so many there are; connections: so many of
+    them may be open. on_change hears whether there is no room."""
 
     def __init__(self, limit: int, max_connections: int, on_change: Callable[[bool], None]) -> None:
         self.most = limit - min(MAX_DESCRIPTORS + _OTHERS, limit // 2)
         self.connections = max_connections
         self.is_full = False
         self._limit = limit
-        self._taken = 0
+        self.taken = 0
         self._waiting: list[Callable[[], None]] = []
         self._on_change = on_change
         if max_connections > self.most - _TO_REFUSE:
@@ -66,13 +66,13 @@ class ClientRoom:
 
     def take(self) -> bool:
         """One more has been accepted. Returns whether there is room for another."""
-        self._taken += 1
-        return self._taken < self.most
+        self.taken += 1
+        return self.taken < self.most
 
     def give(self) -> None:
         """One is gone."""
-        self._taken -= 1
-        if self.is_full and self._taken < self.most:
+        self.taken -= 1
+        if self.is_full and self.taken < self.most:
             self.is_full = False
             self._on_change(False)
             log.warning("clients are accepted again")
@@ -88,7 +88,7 @@ class ClientRoom:
             log.error(
                 "no client is accepted until one goes: %d of the %d files that the process may have open are taken by "
                 "clients; raise `ulimit -Hn`",
-                self._taken,
+                self.taken,
                 self._limit,
             )
         self._waiting.append(listen)

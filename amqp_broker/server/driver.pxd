@@ -29,6 +29,7 @@ cdef class Driver:
     cdef double _turn_began_at
     cdef double _turn_ended_at
     cdef object _late
+    cdef public object second_looks
     cdef object _job
     cdef double _syncs_until
     cdef Py_ssize_t _inline_bytes

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import cython
 
 from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
+from amqp_broker.server.second_looks import SecondLooks
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
 from amqp_broker.turn.file_work import FileWork
@@ -135,6 +136,7 @@ class Driver:
         self._turn_began_at = 0.0
         self._turn_ended_at = 0.0
         self._late: deque[TcpTransport] = deque()
+        self.second_looks = SecondLooks(loop)
         self._job: SyncJob | None = None
         self._syncs_until = 0.0  # in the loop, of this turn
         self._inline_bytes = config.inline_sync_bytes
@@ -434,7 +436,7 @@ class Driver:
         try:
             check.run()
         except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
-            self._loop.call_soon_threadsafe(self.fail, error)
+            self._loop.call_soon_threadsafe(self._thread_failed, "a login or work on a file", error)
         else:
             self._loop.call_soon_threadsafe(self._checked, check)
 
@@ -493,7 +495,7 @@ class Driver:
         except OSError as error:
             self._loop.call_soon_threadsafe(self._sync_failed, job, error)
         except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
-            self._loop.call_soon_threadsafe(self.fail, error)
+            self._loop.call_soon_threadsafe(self._thread_failed, "a sync", error)
         else:
             job.took(monotonic() - began)
             self._loop.call_soon_threadsafe(self._synced, job)
@@ -533,6 +535,11 @@ class Driver:
         log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
         self.fail(error)
 
+    def _thread_failed(self, work: str, error: BaseException) -> None:
+        """A thread has raised what nobody expects of its work."""
+        log.critical("defect in %s, in its thread: the node stops", work, exc_info=error)
+        self.fail(error)
+
     def fail(self, error: BaseException) -> None:
         """The node must stop: the disk has failed, or what it holds is not what was written."""
         if not self.failed.done():
@@ -547,7 +554,12 @@ class Driver:
 
     def _run_checks(self, few: list[PageCheck], left: deque[PageCheck]) -> None:
         """In the sync thread."""
-        self._loop.call_soon_threadsafe(self._verified, failures_of(few), left)
+        try:
+            failures = failures_of(few)
+        except BaseException as error:  # noqa: BLE001  # whatever it is, the node hears of it and stops
+            self._loop.call_soon_threadsafe(self._thread_failed, "the check of stored pages", error)
+        else:
+            self._loop.call_soon_threadsafe(self._verified, failures, left)
 
     def _verified(self, failures: list[tuple[PageCheck, Exception]], left: deque[PageCheck]) -> None:
         for check, error in failures:

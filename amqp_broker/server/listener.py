@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from amqp_broker.server.tcp import TcpTransport, tcp_peer
 from amqp_broker.server.tls_layer import TlsLayer
 
 if TYPE_CHECKING:
+    from amqp_broker.flow.peer import Peer
     from amqp_broker.server.driver import Driver
 
 log = logging.getLogger("amqp_broker.server")
@@ -105,7 +107,7 @@ class TlsListener(Listener):
         context: ssl.SSLContext | None,
     ) -> None:
         self._context = context
-        self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._handshakes: dict[asyncio.Task[tuple[TlsLayer, Peer]], None] = {}
         super().__init__(driver, loop, listener, backlog)
 
     def use(self, context: ssl.SSLContext) -> None:
@@ -115,31 +117,36 @@ class TlsListener(Listener):
     def _open(self, client: socket.socket) -> None:
         task = self._loop.create_task(self._shake_hands(client))
         self._handshakes[task] = None
+        task.add_done_callback(partial(self._shaken, client))
         if len(self._handshakes) > self._config.max_pending_handshakes:
-            next(iter(self._handshakes)).cancel()
+            oldest = next(iter(self._handshakes))
+            del self._handshakes[oldest]
+            oldest.cancel()  # it may not have begun: then nothing of it is ever run
 
-    async def _shake_hands(self, client: socket.socket) -> None:
+    async def _shake_hands(self, client: socket.socket) -> tuple[TlsLayer, Peer]:
+        """Raises OSError."""
         assert self._context is not None
         tls = TlsLayer(self._context)
-        is_open = False
-        try:
-            client.setblocking(False)
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            async with asyncio.timeout(self._config.tls_handshake_timeout_ms / 1000):
-                await self._exchange(tls, client)
-            peer = tcp_peer(client, tls)
-            is_open = True
-        except (OSError, asyncio.CancelledError) as error:
-            log.info("TLS handshake of a client failed: %s", str(error) or type(error).__name__)
-        finally:
-            task = asyncio.current_task()
-            assert task is not None
-            del self._handshakes[task]
-            if not is_open:
-                client.close()
-                self._room.give()
-        if is_open:
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        async with asyncio.timeout(self._config.tls_handshake_timeout_ms / 1000):
+            await self._exchange(tls, client)
+        return tls, tcp_peer(client, tls)
+
+    def _shaken(self, client: socket.socket, task: asyncio.Task[tuple[TlsLayer, Peer]]) -> None:
+        """A handshake is over, one way or another."""
+        self._handshakes.pop(task, None)
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            tls, peer = task.result()
             TcpTransport(self._driver, self._loop, client, peer, tls)
+            return
+        client.close()
+        self._room.give()
+        if isinstance(error, OSError | asyncio.CancelledError):
+            log.info("TLS handshake of a client failed: %s", str(error) or type(error).__name__)
+        else:
+            log.error("defect in a TLS handshake: the client is closed; report it", exc_info=error)
 
     async def _exchange(self, tls: TlsLayer, client: socket.socket) -> None:
         """Raises OSError (ssl.SSLError is one), of which the client is told as far as TLS does."""

@@ -35,7 +35,7 @@ from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.supervisor import is_supervised, supervise
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.verification import verify_at_start
-from amqp_broker.server.worker import WorkerListeners, WorkerSide
+from amqp_broker.server.worker import WorkerListeners, WorkerSide, of_worker
 from amqp_broker.settings.config import is_loopback
 from amqp_broker.settings.kinds import Address, show_size
 from amqp_broker.settings.log_format import formatter
@@ -87,7 +87,7 @@ def serve(config: Config, read_again: Callable[[], Config]) -> int:
             outcome = supervise(config)
             if isinstance(outcome, int):
                 return outcome
-            return _serve(outcome.config, lambda: outcome.config_again(read_again()), handler, lines, outcome)
+            return _serve(outcome.config, read_again, handler, lines, outcome)
         return _serve(config, read_again, handler, lines)
     finally:
         lines.say_all(time.time())
@@ -144,7 +144,8 @@ def _serve(
         gc.freeze()
         gc.enable()
         gc.set_threshold(*_GC_THRESHOLDS)
-        reloading = Reloading(config, read_again, handler, listeners.use, node.audit)
+        again = read_again if seat is None else lambda: of_worker(read_again(), config)
+        reloading = Reloading(config, again, handler, listeners.use, node.audit)
         run = Run(config, node, disk, listeners, cluster, lines, management, token, reloading, manager)
         return _in_loop(run.until_stopped(unverified))
     finally:

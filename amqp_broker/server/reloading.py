@@ -50,6 +50,7 @@ class Reloading:
         """For the loop: a signal has come. One that comes meanwhile is heard by what goes on."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._reload())
+            self._task.add_done_callback(_ended)
 
     async def _reload(self) -> None:
         try:
@@ -79,3 +80,8 @@ class Reloading:
         if waiting:
             log.warning("SIGHUP: changed and not reloaded, a restart is needed for: %s", ", ".join(waiting))
         self._audit.record_own("node.reload", details={"reloaded": reloaded, "needs_restart": waiting})
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("defect in reloading: the broker goes on with the settings that it has; report it", exc_info=error)

@@ -13,6 +13,7 @@ cdef double _LONG_S, _QUICK_S
 cdef class TcpTransport:
     cdef Driver driver
     cdef Pauses pauses
+    cdef object second_looks
     cdef object loop
     cdef object socket
     cdef object tls
@@ -27,12 +28,16 @@ cdef class TcpTransport:
     cdef bint is_bulky
     cdef Py_ssize_t reads
     cdef bint is_late
+    cdef bint is_seen_again
+    cdef bint is_looking
     cdef bint is_closing
     cdef bint is_lost
     cdef bint has_ended
     cdef public Connection connection
 
     cpdef void on_readable(self) except *
+    cpdef void look_again(self) except *
+    cdef void _was_read(self, bint is_full) except *
     cdef void _wait(self) except *
     cpdef void read_now(self) except *
     @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, most=Py_ssize_t,

@@ -11,6 +11,7 @@ Invariants:
 3. A socket that is closed with unread octets is reset, and the client may never see what it was told last. So what a
    connection is sent behind its end is read, and discarded, until the client closes or the node gives up. With TLS too:
    behind our close_notify the records are discarded as they are.
+4. Whoever was read is read again, later if the loop does not say so (second_looks.py), and at once where there is more.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ class TcpTransport:
         """connection: that the node has already; None: it gets to know of one."""
         self.driver = driver
         self.pauses = driver.node.pauses
+        self.second_looks = driver.second_looks
         self.tls = tls
         self.loop = loop
         self.socket = client
@@ -110,6 +112,8 @@ class TcpTransport:
         self.is_bulky = True  # as all newcomers
         self.reads = 0
         self.is_late = False
+        self.is_seen_again = False  # soon, by the driver's second looks
+        self.is_looking = False  # once more
         self.is_closing = False
         self.is_lost = False
         self.has_ended = False
@@ -132,6 +136,22 @@ class TcpTransport:
             self._wait()
         else:
             self._read(True)
+
+    def look_again(self) -> None:
+        """It was read a while ago."""
+        self.is_seen_again = False
+        self.is_looking = True
+        self.on_readable()
+        self.is_looking = False
+
+    def _was_read(self, is_full: bool) -> None:
+        """is_full: as much as was asked for, so there may be more. If the loop has stopped, it has to say so."""
+        if not self.is_seen_again:
+            self.is_seen_again = True
+            self.second_looks.add(self)
+        if is_full and self.is_looking and self.is_watched:
+            self._unwatch()
+            self._watch()
 
     def _wait(self) -> None:
         self.is_late = True
@@ -185,6 +205,7 @@ class TcpTransport:
             else:
                 self._hear_end()
             return
+        self._was_read(nbytes == most)
         if nbytes >= _BULK_BYTES:
             self._read_bulk(count, nbytes)
             return
@@ -221,7 +242,9 @@ class TcpTransport:
         except OSError:
             self._lose()
             return
-        if not nbytes:
+        if nbytes:
+            self._was_read(nbytes == _LARGE_READ_BYTES)
+        else:
             self._hear_end()
 
     def _hear_end(self) -> None:

@@ -37,7 +37,7 @@ from amqp_broker.server.moves import MOVE, Moves
 from amqp_broker.server.peers import PeerLinks
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
-from amqp_broker.server.workers_file import read_workers, write_workers
+from amqp_broker.server.workers_file import read_stored, write_workers
 from amqp_broker.settings.kinds import Address
 from amqp_broker.settings.workers import node_of_worker, worker_name
 from amqp_broker.turn.completion import Completion
@@ -94,15 +94,15 @@ class Seat:
         """Which of the workers it is."""
         return self.config.worker
 
-    def config_again(self, config: Config) -> Config:
-        """The node's settings as they are now, as this worker has them: with its own."""
-        own = self.config
-        return replace(config, **{name: getattr(own, name) for name in OF_WORKER})
-
     @property
     def is_closing(self) -> bool:
         """Whether it is there only for what its folder has."""
         return self.config.worker >= self.config.workers
+
+
+def of_worker(config: Config, own: Config) -> Config:
+    """The node's settings, as a worker has them that runs with its own."""
+    return replace(config, **{name: getattr(own, name) for name in OF_WORKER})
 
 
 class WorkerSide(ClusterSide):
@@ -122,15 +122,18 @@ class WorkerSide(ClusterSide):
         self._moves: Moves | None = None
 
     def settle(self, disk: Disk) -> Config:
-        """See ClusterSide. Worker 0 says of a new folder which worker has which groups, before there is any log."""
+        """See ClusterSide. Worker 0 says of a new folder which worker has which groups, before there is any log. Of any
+        other the folder says it: also to one that starts again before the supervisor has heard of it."""
         config = super().settle(disk)
-        is_old = disk.exists("journal") or bool(read_workers(config.data_dir))
-        if config.worker or not config.spread_groups or is_old:
+        if config.worker:
             return config
-        workers = tuple(group % config.workers for group in range(1, config.queue_groups + 1))
-        groups = {group: worker for group, worker in enumerate(workers, 1) if worker}
-        write_workers(config.data_dir, list(range(1, config.workers)), groups=groups)
-        self._config = replace(config, group_workers=workers)
+        stored, workers = read_stored(config.data_dir), self._seat.config.workers
+        is_new = not stored.numbers and not disk.exists("journal")
+        if is_new and config.spread_groups and workers > 1:
+            groups = {group: group % workers for group in range(1, config.queue_groups + 1) if group % workers}
+            write_workers(config.data_dir, range(1, workers), groups=groups)
+            stored = read_stored(config.data_dir)
+        self._config = replace(config, group_workers=stored.group_workers())
         return self._config
 
     async def start(self, node: Node, driver: Driver, disk: Disk) -> None:

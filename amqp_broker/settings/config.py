@@ -395,7 +395,7 @@ class Config(ClusterConfig):
     )
     management_turn_time_us: int = setting(
         COUNT,
-        100,
+        50,
         LIMITS,
         "How long what the management asks of the node lengthens a turn: microseconds; what is begun then is ended.",
         minimum=1,

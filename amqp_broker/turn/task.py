@@ -8,6 +8,7 @@ Invariants:
 1. While it waits it is not in the background's list, so that whoever runs slices until there are none comes to an end.
 2. What its steps raise ends it, and nothing else: it is in `error`, for whoever waits for the task. But for what the
    disk raises, which ends the node.
+3. Nothing of that is silent: it is a defect, and logged, unless whoever began the task expects it and looks at `error`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from storage.errors import StorageError
 
 log = logging.getLogger("amqp_broker")
 
-#: What a request or a file can do wrong; everything else is a defect of ours.
+#: What a request or a file can do wrong: `expected` of those who tell whoever has sent it.
 EXPECTED_ERRORS = (ValueError, KeyError, TypeError, RecursionError)
 
 
@@ -44,15 +45,16 @@ Steps: TypeAlias = Generator[Awaited | None, Any, Any]  # see above
 
 
 class Task(Completion[Any]):  # see above
-    """Steps on their way; itself an Awaited. on_progress: called after each slice. error: what ended it, if it is not
-    a result."""
+    """Steps on their way; itself an Awaited. expected: errors of these classes are no defects, and who begins it sees
+    to them. on_progress: called after each slice. error: what ended it, if it is not a result."""
 
-    def __init__(self, background: Jobs, steps: Steps, on_progress: Callable[[], None] | None = None) -> None:
+    def __init__(self, background: Jobs, steps: Steps, expected: tuple[type[Exception], ...] = ()) -> None:
         super().__init__()
         self.error: Exception | None = None
-        self.on_progress = on_progress
+        self.on_progress: Callable[[], None] | None = None
         self._background = background
         self._steps = steps
+        self._expected = expected
         self._value: object = None
         background.add(self._slice)
 
@@ -67,13 +69,14 @@ class Task(Completion[Any]):  # see above
         except StopIteration as end:
             self._finish(end.value, None)
             return False
-        except EXPECTED_ERRORS as error:
+        except self._expected as error:
             self._finish(None, error)
             return False
         except (OSError, StorageError):
             raise
         except Exception as error:
-            log.exception("defect in a task")
+            name = getattr(self._steps, "__qualname__", "a task")
+            log.exception("defect in %s: what it had not done yet is not done; report it", name)
             self._finish(None, error)
             return False
         if self.on_progress is not None:

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from amqp_broker.settings.log_format import formatter
 from amqp_broker.system_client import SystemRequestError
@@ -24,6 +24,9 @@ from amqp_broker.web.places import Places
 from amqp_broker.web.prometheus.endpoints import metrics_endpoints
 from amqp_broker.web.services import Services
 from amqp_broker.web.ui.pages import Pages
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 log = logging.getLogger("amqp_broker.web")
 
@@ -41,9 +44,17 @@ def start_logging(level: str, log_format: str) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def run(url: str, places: Places, *, ends_with_parent: bool, statistics_objects: int, list_rows: int) -> int:
-    """Serve until it is to stop. Returns the exit status."""
-    services = Services(url, places.names(), statistics_objects, list_rows)
+def run(
+    url: str,
+    places: Places,
+    *,
+    ends_with_parent: bool,
+    statistics_objects: int,
+    list_rows: int,
+    tls: SSLContext | None = None,
+) -> int:
+    """Serve until it is to stop. tls: for a URL with amqps://. Returns the exit status."""
+    services = Services(url, places.names(), statistics_objects, list_rows, tls)
     return _in_loop(_serve(services, places, ends_with_parent))
 
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from amqp_broker.client import Connection
 from amqp_broker.client.errors import ClientError
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.system_client import CLIENT_NAME, SystemClient, SystemRequestError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _CONNECTIONS: Final = 4
 #: How long the node may take for one answer, and how long a worker waits for its turn.
@@ -30,10 +33,11 @@ class NodeGone(Exception):
 
 
 class NodeClient:
-    """`url` is that of a user with the tag administrator."""
+    """`url` is that of a user with the tag administrator; tls: for one with amqps://."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, tls: SSLContext | None = None) -> None:
         self.url = url
+        self._tls = tls
         self._turns = threading.BoundedSemaphore(_CONNECTIONS)
         self._idle: list[SystemClient] = []
         self._guard = threading.Lock()
@@ -61,13 +65,13 @@ class NodeClient:
     def connect(self) -> Connection:
         """A connection apart, for what waits for as long as the node takes: no other request waits for that. Raises
         ClientError."""
-        return Connection.open(self.url, DEADLINE_S, name=CLIENT_NAME)
+        return Connection.open(self.url, DEADLINE_S, ssl_context=self._tls, name=CLIENT_NAME)
 
     def greet(self, deadline_s: float) -> None:
         """Whether it lives: on a connection of its own, as what others ask for is no reason why it would not. Raises
         NodeGone."""
         try:
-            Connection.greet(self.url, deadline_s)
+            Connection.greet(self.url, deadline_s, self._tls)
         except ClientError as error:
             if not error.reply_code:  # who refuses lives
                 raise NodeGone(str(error)) from error
@@ -91,7 +95,7 @@ class NodeClient:
                 return client
             client.abort()
         try:
-            return SystemClient(self.url, timeout=DEADLINE_S)
+            return SystemClient(self.url, self._tls, timeout=DEADLINE_S)
         except ClientError as error:
             raise NodeGone(str(error)) from error
 

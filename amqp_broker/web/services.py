@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.jobs import Jobs
@@ -16,10 +17,14 @@ from amqp_broker.web.totals import Totals
 from amqp_broker.web.ui.page_sessions import PageSessions
 from amqp_broker.web.user_sessions import UserSessions
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
 
 class Services:
     """`url` is where the node is, with a user who has the tag administrator. `places` are the HTTP listeners, for those
-    who ask what there is. statistics_objects: of so many what they counted is remembered. list_rows: ObjectLists."""
+    who ask what there is. statistics_objects: of so many what they counted is remembered. list_rows: ObjectLists. tls:
+    for a URL with amqps://."""
 
     def __init__(
         self,
@@ -27,14 +32,15 @@ class Services:
         places: tuple[tuple[str, str, int], ...] = (),
         statistics_objects: int = MOST_OBJECTS,
         list_rows: int = MOST_ROWS,
+        tls: SSLContext | None = None,
     ) -> None:
-        self.node = NodeClient(url)
+        self.node = NodeClient(url, tls)
         self.logins = Logins(self.node)
         self.page_sessions = PageSessions(self.node)
         self.objects = ObjectLists(self.node, list_rows)
         self.readings = Readings(statistics_objects)
         self.totals = Totals(self.node)
-        self.sessions = UserSessions(url)
+        self.sessions = UserSessions(url, tls=tls)
         self.jobs = Jobs(self.sessions.open, self.forget)
         self.places = places
         self.began_at = time.time()

@@ -15,12 +15,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amqp_broker.client.channel import Channel
 from amqp_broker.client.connection import Connection
 from amqp_broker.client.errors import ChannelClosed, ClientError, ClientTimeout, ConnectionClosed
 from amqp_broker.web.node_client import DEADLINE_S
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 IDLE_S: Final = 30.0
 #: So many idle ones are kept, of all users together.
@@ -40,10 +43,13 @@ class Key(NamedTuple):
 
 
 class UserSessions:
-    """clock: seconds that only grow."""
+    """clock: seconds that only grow. tls: for a URL with amqps://."""
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, url: str, clock: Callable[[], float] = time.monotonic, tls: SSLContext | None = None
+    ) -> None:
         self._url = url
+        self._tls = tls
         self._clock = clock
         self._idle: list[tuple[float, Key, Connection]] = []
         self._guard = threading.Lock()
@@ -95,8 +101,8 @@ class UserSessions:
     def open(self, key: Key) -> Connection:
         """A new connection, which is the caller's. Raises ClientError."""
         connection = Connection.open(
-            self._url, DEADLINE_S, name="management", authorization_identity=key.user, virtual_host=key.vhost,
-            client_properties={_HOST_PROPERTY: key.host},
+            self._url, DEADLINE_S, ssl_context=self._tls, name="management", authorization_identity=key.user,
+            virtual_host=key.vhost, client_properties={_HOST_PROPERTY: key.host},
         )  # fmt: skip
         connection.timeout = CALL_DEADLINE_S
         return connection

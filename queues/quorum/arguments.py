@@ -1,8 +1,9 @@
 """What a quorum queue's arguments (x-...) and the policies on it mean: QuorumSettings.
 
 Beside what every queue knows (queues/arguments.py): x-delivery-limit is 20 where nothing is said,
-x-quorum-initial-group-size is checked (every node of the cluster is a member), and there are x-dead-letter-strategy,
-x-message-deduplication, x-deduplication-ttl, x-consumer-timeout and x-delayed-retry-type, -min and -max.
+x-quorum-initial-group-size chooses the group where some are on some of the nodes, and there are
+x-dead-letter-strategy, x-message-deduplication, x-deduplication-ttl, x-consumer-timeout and
+x-delayed-retry-type, -min and -max.
 """
 
 from __future__ import annotations

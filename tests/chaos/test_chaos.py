@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from tests.chaos.faults import FaultKind, Scene, kinds_for
 from tests.chaos.history import QueueKind
 from tests.chaos.nodes import Cluster
@@ -58,6 +60,7 @@ async def test_every_confirmed_message_is_delivered_whatever_fails(tmp_path: Pat
     assert campaign.streams.delivered > campaign.streams.confirmed
 
 
+@pytest.mark.long
 async def test_every_confirmed_message_is_delivered_whichever_process_of_a_host_fails(tmp_path: Path) -> None:
     """A few of the faults; all are those of `make chaos WORKERS=2`."""
     chance = Random(4)

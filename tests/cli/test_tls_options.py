@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
+import click
 import pytest
 
+from amqp_broker.cli.main import command as whole_command
 from amqp_broker.cli.main import main
 from tests.docs.blocks import block_named
 from tests.spark_connector.tls_place import TlsPlace, tls_place
@@ -32,6 +37,47 @@ def test_whom_both_sides_trust_is_served(
 ) -> None:
     assert main([*command, *known(place)]) == 0
     assert json.loads(capsys.readouterr().out)
+
+
+def commands_below(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands_below(command, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", command
+
+
+def test_whatever_names_a_broker_takes_certificates() -> None:
+    options = {name: {each.name for each in command.params} for name, command in commands_below(whole_command)}
+    connecting = {name: taken for name, taken in options.items() if "url" in taken}
+    assert len(connecting) > 50
+    assert [name for name, taken in connecting.items() if not {"ca_file", "cert_file", "key_file"} <= taken] == []
+
+
+def test_pages_are_served_beside_it(place: TlsPlace) -> None:
+    """The node is asked, and what a user may do is done as this user, over TLS."""
+    command = [sys.executable, "-P", "-m", "amqp_broker", "management", *known(place), "--listen", "127.0.0.1:0",
+               "--prometheus-listen", "off"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stdout is not None
+            said = process.stderr.readline()
+            assert said.startswith("http on http://"), said
+            assert process.stdout.readline() == "ready\n"
+            url = said.split()[-1]
+            headers = {"authorization": "Basic Z3Vlc3Q6Z3Vlc3Q="}
+            with urlopen(Request(f"{url}api/overview", headers=headers)) as answer:
+                assert json.load(answer)["node"]
+            body = b'{"durable": true}'
+            put = Request(f"{url}api/queues/%2F/by-http", data=body, headers=headers, method="PUT")
+            with urlopen(put) as answer:
+                assert answer.status == 201
+        finally:
+            process.terminate()
 
 
 def test_the_page_says_how(place: TlsPlace, capsys: pytest.CaptureFixture[str]) -> None:

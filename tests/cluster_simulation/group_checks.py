@@ -5,6 +5,7 @@
     G3  the commit index never passes the log; nothing is applied that is not committed
     G4  equal states at equal indexes: digests of queue groups, snapshots of the metadata
     G5  what was declared and answered is in the metadata of every linked member
+    G6  of a host of several workers one votes in a group, and always the same
 
 It watches the machines of each node, and tells LogModel what they apply and hand out.
 """
@@ -18,6 +19,7 @@ from typing import Any
 
 from amqp_broker.metadata.partitions import partition_name
 from amqp_broker.metadata.queue_ids import delay_id
+from amqp_broker.settings.workers import node_of_worker
 from raft.messages import VoteReply, VoteRequest
 from raft.wire import VOTE_REPLY, VOTE_REQUEST, decode
 from tests.cluster_simulation.cluster_node import ClusterNode
@@ -37,6 +39,7 @@ class GroupChecks:
         self.nodes = nodes
         self.log = log
         self._votes: dict[tuple[str, int, int, int], str] = {}
+        self._voters: dict[tuple[str, int, int], str] = {}
         self._leaders: dict[tuple[int, int], str] = {}
         self._metadata: dict[int, tuple[str, bytes]] = {}
         self._entries: dict[int, bytes] = {}
@@ -190,7 +193,8 @@ class GroupChecks:
             )
             if has_it or node.has_forgotten:  # what it had acknowledged before may have been on its way
                 holders.append(name)
-        voters = [name for name in holders if name in configuration.voters]
+        hosts = dict.fromkeys(map(node_of_worker, holders))
+        voters = [name for name in hosts if name in configuration.voters]
         if len(voters) < configuration.majority:
             raise Violation(f"entry {index} of group {group_id} is applied, and only {voters} have it on disk")
 
@@ -213,17 +217,21 @@ class GroupChecks:
                 raise Violation(f"{node.name}: {group.statistics()}")
 
     def on_frames(self, node: ClusterNode, receiver: str, frames: Sequence[bytes]) -> None:
-        """A node says something to another one: its votes (G1)."""
+        """A node says something to another one: its votes (G1, G6)."""
         for frame in frames:
             if frame[1] == VOTE_REQUEST or frame[1] == VOTE_REPLY:
                 message = decode(frame)
                 if isinstance(message, VoteReply) and message.is_granted and not message.is_pre:
-                    self._vote(node, message.group, message.term, receiver)
+                    self._vote(node, message.group, message.term, node_of_worker(receiver))
                 elif isinstance(message, VoteRequest) and not message.is_pre:
-                    self._vote(node, message.group, message.term, node.name)
+                    self._vote(node, message.group, message.term, node_of_worker(node.name))
 
     def _vote(self, node: ClusterNode, group_id: int, term: int, candidate: str) -> None:
-        first = self._votes.setdefault((node.name, node.incarnation, group_id, term), candidate)
+        host = node_of_worker(node.name)
+        voter = self._voters.setdefault((host, node.incarnation, group_id), node.name)
+        if voter != node.name:
+            raise Violation(f"{voter} and {node.name} vote in group {group_id}")
+        first = self._votes.setdefault((host, node.incarnation, group_id, term), candidate)
         if first != candidate:
             raise Violation(f"{node.name} votes for {first} and {candidate} in term {term} of group {group_id}")
 
@@ -245,7 +253,7 @@ class GroupChecks:
             states: dict[int, tuple[str, bytes]] = {}
             for node in self.nodes.values():
                 group = self.group_of(node, group_id) if node.is_up else None
-                if group is None or node.name not in group.members:
+                if group is None or group.is_outside or node_of_worker(node.name) not in group.members:
                     continue
                 if group_id == _METADATA:
                     self.compare_metadata(node, group.last_applied)

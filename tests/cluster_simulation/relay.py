@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queues.stream.record import get_record
-from tests.cluster_simulation.cluster_node import MS
+from tests.cluster_simulation.cluster_node import MS, ClusterNode
 from tests.cluster_simulation.lease_blob import read_blob, write_blob
 from tests.cluster_simulation.process import Process, Program, Wait
 from tests.cluster_simulation.request_client import RequestClient
@@ -74,21 +74,26 @@ class Relay:
         return max((stream.next for stream in streams if stream is not None), default=0)
 
     def check(self) -> None:
-        """The copy on all members: each offset of the source once, in order."""
+        """The copy on all members that have it: each offset of the source once, in order; and how far the group is."""
+        end = self.source_end()
         for node in self.world.serving():
             source, copy = (self.world.stream_on(node, name) for name in (SOURCE, COPY))
-            found: list[int] = []
-            addresses = node.node.store.pager.addresses
-            while (stored := copy.log.chunk_at(len(found))) is not None:
-                for at in stored.chunk.places():
-                    record = get_record(stored.chunk.octets, at, len(found), stored.time, addresses)
-                    found.append(int(record.body_bytes()))
-            if found != list(range(source.next)):
-                raise Violation(f"the copy on {node.name} is {found}, of {source.next} messages")
-            position = source.groups.get(GROUP).position if source.next else 0
-            if position != source.next:
-                raise Violation(f"{node.name}: the group is at {position} of {source.next}, and all is copied")
-            self.world.counts["copied"] += len(found)
+            if copy is not None:
+                self._check_copy(node, copy, end)
+            position = source.groups.get(GROUP).position if source is not None and end else end
+            if position != end:
+                raise Violation(f"{node.name}: the group is at {position} of {end}, and all is copied")
+
+    def _check_copy(self, node: ClusterNode, copy: Any, end: int) -> None:
+        found: list[int] = []
+        addresses = node.node.store.pager.addresses
+        while (stored := copy.log.chunk_at(len(found))) is not None:
+            for at in stored.chunk.places():
+                record = get_record(stored.chunk.octets, at, len(found), stored.time, addresses)
+                found.append(int(record.body_bytes()))
+        if found != list(range(end)):
+            raise Violation(f"the copy on {node.name} is {found}, of {end} messages")
+        self.world.counts["copied"] += len(found)
 
 
 class Driver:

@@ -313,15 +313,22 @@ class StreamWeather(Weather):
         return len(content.numbers) - content.first
 
     def _compare(self, kind: StreamKind) -> None:
-        """What each member has of a stream (S4, S5)."""
+        """What each member that has a copy has of a stream (S4, S5)."""
         clock = 0
         self.look()
         for node in self.serving():
             machine, stream = self._find(node, kind)
+            if stream is None and self._is_guest_of(node, kind):
+                continue
             assert stream is not None
             self.stream_model.ends(kind, stream.first, stream.next, node.name)
             clock = machine.clock
         self.stream_model.limits(kind, clock)
+
+    def _is_guest_of(self, node: ClusterNode, kind: StreamKind) -> bool:
+        """Whether another process of its host, or another host, has the group of a stream."""
+        record = node.node.broker.metadata.queue("/", kind.name)
+        return record is not None and node.node.groups.of(record.queue_id).guest is not None
 
     def look(self) -> None:
         """Note where streams begin on the members, unless nothing has happened to them since they were looked at."""

@@ -14,7 +14,7 @@ from tests.cluster_simulation.test_cluster_bites import Rule, check_noticed
 from tests.cluster_simulation.weather_kinds import KINDS
 from tests.simulation.state import Violation
 
-SEEDS = 14
+SEEDS = 8
 MANY_SEEDS = 500
 SECONDS = 0.5
 
@@ -43,15 +43,15 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
         "handings after a rest", "epochs with positions", "copied",
     ):  # fmt: skip
         assert counts[what] > 0, what
-    assert counts["cursor deliveries"] > 2_500
-    assert counts["handings in order of a key"] > 1_500
-    assert counts["confirmed"] > 3_000
-    assert counts["read"] > 10_000
-    assert counts["read in groups"] > 3_000
-    assert counts["came again"] > 300
-    assert counts["positions stored"] > 100
-    assert counts["placed chunks applied"] > 1_000
-    assert counts["entries put together"] > 50
+    assert counts["cursor deliveries"] > 1_400
+    assert counts["handings in order of a key"] > 800
+    assert counts["confirmed"] > 1_700
+    assert counts["read"] > 5_700
+    assert counts["read in groups"] > 1_700
+    assert counts["came again"] > 170
+    assert counts["positions stored"] > 55
+    assert counts["placed chunks applied"] > 570
+    assert counts["entries put together"] > 28
 
 
 def test_who_reads_pages_that_rot_gets_what_is_there() -> None:

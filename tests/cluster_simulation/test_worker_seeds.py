@@ -11,6 +11,7 @@ from tests.cluster_simulation.bites import Rule, check_noticed
 from tests.cluster_simulation.test_cluster_seeds import failures_of
 
 SEEDS = 12
+SPREAD_SEEDS = 8
 MANY_SEEDS = 300
 SECONDS = 0.5
 
@@ -30,11 +31,25 @@ def test_no_seed_finds_a_violation_where_queues_move_all_the_time() -> None:
     assert counts["queues moved"] > 0
 
 
+def test_no_seed_finds_a_violation_where_groups_are_at_all_workers() -> None:
+    counts: Counter[str] = Counter()
+    assert not failures_of("workers-spread", range(1, SPREAD_SEEDS + 1), 3, 2 * SECONDS, counts), _REPLAY
+    for what in ("groups led by workers", "crashes", "installs", "feeds", "connections moved"):
+        assert counts[what] > 0, what
+
+
+@pytest.mark.parametrize("weather", ["leases-spread", "streams-spread"])
+def test_no_seed_finds_a_violation_of_jobs_and_streams_where_groups_are_at_all_workers(weather: str) -> None:
+    assert not failures_of(weather, range(1, 3), 3, SECONDS), _REPLAY
+
+
 @pytest.mark.parametrize(
     ("rule", "weather", "seed"),
     [
         (rules.a_worker_is_not_told_what_it_has_missed, "workers", 3),
         (rules.a_connection_moves_while_much_is_under_way, "workers", 1),
+        (rules.each_process_of_a_host_is_its_member, "workers-spread", 2),
+        (rules.workers_speak_to_groups_under_one_name, "workers-spread", 2),
     ],
 )
 def test_a_broken_rule_of_workers_is_noticed(
@@ -49,3 +64,9 @@ def test_no_seed_of_many_finds_a_violation() -> None:
     assert not failures_of("workers", range(1, MANY_SEEDS + 1), 3, 4 * SECONDS, counts), _REPLAY
     for what in ("connections kept", "connections lost on their way"):
         assert counts[what] > 0, what
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("weather", ["workers-spread", "leases-spread", "streams-spread"])
+def test_no_seed_of_many_finds_a_violation_where_groups_are_at_all_workers(weather: str) -> None:
+    assert not failures_of(weather, range(1, MANY_SEEDS // 3 + 1), 3, 4 * SECONDS), _REPLAY

@@ -330,7 +330,7 @@ class Weather(ClusterWorld):
         node = self._leader_of(group_id)
         if node is None:
             return
-        name = self.chance.choice([name for name in self.nodes if name != node.name])
+        name = self.chance.choice(self.transfer_targets(node))
 
         def hand_over(now: int) -> None:
             group = node.node.replication.host.groups[group_id]
@@ -339,6 +339,10 @@ class Weather(ClusterWorld):
                 self.counts["transfers"] += 1
 
         self.on_node(node, 0, hand_over)
+
+    def transfer_targets(self, leader: ClusterNode) -> list[str]:
+        """The members that may be asked to lead instead."""
+        return [name for name in self.nodes if name != leader.name]
 
     def change_members(self) -> None:
         """Somebody is asked to add a node, which begins with an empty folder, or to remove one."""
@@ -477,7 +481,8 @@ class Weather(ClusterWorld):
                 return False
             known = [*leader.members, *leader.learners]
             for name, group in groups.items():
-                if name in known and (group.term, group.last_applied) != (leader.term, leader.last_index):
+                is_member = node_of_worker(name) in known and not group.is_outside
+                if is_member and (group.term, group.last_applied) != (leader.term, leader.last_index):
                     return False
         return True
 

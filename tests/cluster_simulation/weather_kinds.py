@@ -14,7 +14,7 @@ from tests.cluster_simulation.lease_weather import LeaseWeather
 from tests.cluster_simulation.rotten_weather import RottenWeather
 from tests.cluster_simulation.stream_weather import StreamWeather
 from tests.cluster_simulation.weather import Weather
-from tests.cluster_simulation.worker_weather import MovingWeather, WorkerWeather
+from tests.cluster_simulation.worker_weather import MovingWeather, SpreadWeather, WorkerWeather
 
 
 class DenseWeather(Weather):
@@ -145,6 +145,9 @@ _OF_GUESTS: dict[str, type[Weather]] = {
     "streams-guests": GuestStreamWeather,
     "workers": WorkerWeather,
     "workers-moving": MovingWeather,
+    "workers-spread": SpreadWeather,
+    "leases-spread": type("SpreadWeatherWithLeases", (LeaseWeather, SpreadWeather), {}),
+    "streams-spread": type("SpreadWeatherWithStreams", (StreamWeather, SpreadWeather), {}),
 }
 #: The same with streaming jobs, which take messages on lease and publish in transactions.
 _WITH_LEASES: dict[str, type[Weather]] = {

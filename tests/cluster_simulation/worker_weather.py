@@ -1,7 +1,8 @@
 """WorkerWeather: each host of the cluster is several processes, its workers; they die, hang and start again one by one,
 or with their host, while queues move between them, and connections to their queues.
 
-A host is a member; its worker 0 has its groups. Networks are cut between hosts, and a host has one clock.
+A host is a member; its worker 0 has its groups, or (SpreadWeather) each of its workers has some. Networks are cut
+between hosts, and a host has one clock.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from tests.simulation.state import Violation
 
 
 class WorkerWeather(Weather):
-    """One host of two to four workers, or `size` of two or three. workers: of each. Sockets that go from one worker to
-    another are on their way for a while."""
+    """One host of two to four workers, or `size` of two or three. worker_count: of each. Sockets that go from one
+    worker to another are on their way for a while."""
 
     faults = (
         "crash_one", "crash_one", "crash_worker", "crash_worker", "crash_host", "crash_leader", "crash_in_write",
@@ -42,7 +43,7 @@ class WorkerWeather(Weather):
     def __init__(self, seed: int, size: int = 3, trace: Any = None) -> None:
         self._worker_chance = random.Random(f"workers {seed} {size}")
         hosts = self._worker_chance.choice([1, size, size])
-        self.workers = self._worker_chance.choice([2, 2, 3] if hosts > 1 else [2, 3, 4])
+        self.worker_count = self._worker_chance.choice([2, 2, 3] if hosts > 1 else [2, 3, 4])
         self._under_way: dict[Application, Any] = {}
         super().__init__(seed, hosts, trace)
         for name, node in self.nodes.items():
@@ -52,7 +53,7 @@ class WorkerWeather(Weather):
         """See ClusterWorld: of each host, and of its workers."""
         found = {}
         for host, configs in super().draw_configs().items():
-            numbers = range(self.workers) if host in self.members else range(1)
+            numbers = range(self.worker_count) if host in self.members else range(1)
             for number in numbers:
                 found[worker_name(host, number)] = (
                     self._of_worker(configs[0], host, number), self._of_worker(configs[1], host, number)
@@ -63,14 +64,19 @@ class WorkerWeather(Weather):
         own = copy.copy(config)
         for field, value in {
             "node_name": worker_name(host, number), "worker": number,
-            "workers": self.workers, "worker_processes": self.workers,
+            "workers": self.worker_count, "worker_processes": self.worker_count,
+            "group_workers": self.group_workers(host, config.queue_groups),
         }.items():  # fmt: skip
             object.__setattr__(own, field, value)
         return own
 
+    def group_workers(self, host: str, groups: int) -> tuple[int, ...]:
+        """Which worker of a host has each of so many groups; worker 0, where none is said."""
+        return ()
+
     def starters(self) -> list[str]:
         """See ClusterWorld."""
-        return [worker_name(host, number) for host in self.members for number in range(self.workers)]
+        return [worker_name(host, number) for host in self.members for number in range(self.worker_count)]
 
     def of_host(self, host: str) -> list[ClusterNode]:
         """Its workers, whether they are up or not."""
@@ -82,7 +88,7 @@ class WorkerWeather(Weather):
         """See ClusterWorld: and the supervisor tells worker 0 which workers there are."""
         super().start(node)
         if node.is_up and not worker_number(node.name):
-            node.node.membership.have_workers(tuple(range(1, self.workers)), ())
+            node.node.membership.have_workers(tuple(range(1, self.worker_count)), ())
 
     def knows(self, name: str, peer: str) -> bool:
         """See Inputs: workers are linked with whom their hosts know."""
@@ -235,6 +241,54 @@ class WorkerWeather(Weather):
                 raise Violation(f"'{name}' lives at {home}, and is held at {node.name}")
             if isinstance(queue, ClassicQueue) != (node.name == home):
                 raise Violation(f"'{name}' lives at {home}, and is a {type(queue).__name__} at {node.name}")
+
+
+class SpreadWeather(WorkerWeather):
+    """Groups of queues are at several workers of each host, as a new folder has them, or anywhere; hosts differ."""
+
+    faults = (
+        "crash_one", "crash_worker", "crash_worker", "crash_host", "crash_leader", "crash_leader", "crash_in_write",
+        "fail_disk", "freeze", "stall", "partition", "heal", "heal", "reset_link", "slow_down", "transfer", "transfer",
+        "rehome",
+    )  # fmt: skip
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._places: dict[str, tuple[int, ...]] = {}
+        self._quorum_size: int | None = None
+        super().__init__(*arguments, **named)
+
+    def group_workers(self, host: str, groups: int) -> tuple[int, ...]:
+        """See WorkerWeather."""
+        if host not in self._places:
+            numbers = range(1, groups + 1)
+            evenly = tuple(number % self.worker_count for number in numbers)
+            anywhere = tuple(self._worker_chance.randrange(self.worker_count) for _ in numbers)
+            self._places[host] = self._worker_chance.choice([evenly, evenly, anywhere])
+        return self._places[host]
+
+    def _of_worker(self, config: Any, host: str, number: int) -> Any:
+        """See WorkerWeather: in some runs groups are on one host each."""
+        own = super()._of_worker(config, host, number)
+        if self._quorum_size is None:
+            self._quorum_size = self._worker_chance.choice([0, 0, 1])
+        object.__setattr__(own, "quorum_size", self._quorum_size)
+        return own
+
+    def transfer_targets(self, leader: ClusterNode) -> list[str]:
+        """See Weather: hosts."""
+        return [host for host in self.members if host != node_of_worker(leader.name)] or self.members
+
+    def _follow_members(self, node: ClusterNode) -> bool:
+        """See ClusterWorld: a worker with groups is held to what its folder has promised."""
+        if worker_number(node.name) and node.node.replication.acquaintances.is_over:
+            raise Violation(f"{node.name} ends: {node.node.replication.acquaintances.reason}")
+        return super()._follow_members(node)
+
+    def _dismiss(self) -> None:
+        super()._dismiss()
+        for node in self.up():
+            led = [group for group in node.node.groups.all.values() if group.raft.is_leader]
+            self.counts["groups led by workers"] += len(led) if worker_number(node.name) else 0
 
 
 class MovingWeather(WorkerWeather):

@@ -147,7 +147,9 @@ QUORUM_ARGUMENTS = (
 #: Values that a stream takes, where others take the one above.
 _OF_STREAMS: dict[str, dict[str, object]] = {"x-stream-filter-size-bytes": {"x-stream-filter-size-bytes": 16}}
 _QUEUE_TYPE = "x-queue-type"
-_NO_EFFECT = ("x-max-in-memory-length", "x-max-in-memory-bytes", "x-quorum-initial-group-size")
+_NO_EFFECT = ("x-max-in-memory-length", "x-max-in-memory-bytes")
+#: What of the arguments that only classic queues know has an effect.
+_OF_WORKERS = "x-queue-master-locator"
 
 
 def argument_names() -> list[str]:
@@ -166,7 +168,7 @@ def use_of(name: str) -> tuple[str, str, str]:
     asked = {**needed, name: _VALUES.get(name, 2)}
     uses = []
     for parse, has_effect in (
-        (ClassicType.read, name in arguments._READERS),
+        (ClassicType.read, name in arguments._READERS or name == _OF_WORKERS),
         (read_quorum_arguments, (name in arguments._READERS or name in QUORUM_ARGUMENTS) and name not in _NO_EFFECT),
     ):
         try:
@@ -182,12 +184,12 @@ def use_of(name: str) -> tuple[str, str, str]:
 
 
 def _use_in_streams(name: str, asked: dict[str, object]) -> str:
-    """A stream reads all that it knows; of how many members it has it does nothing with the number."""
+    """A stream reads all that it knows."""
     try:
         parse_stream_arguments({**asked, **_OF_STREAMS.get(name, {})})
     except arguments.WrongArgument:
         return "406: of another queue type"
-    has_effect = name in (*OWN_ARGUMENTS, "x-max-length-bytes") and name != "x-initial-cluster-size"
+    has_effect = name in (*OWN_ARGUMENTS, "x-max-length-bytes")
     return "in force" if has_effect else "ignored" if name in CURSOR_ARGUMENTS else "no effect"
 
 
@@ -215,9 +217,16 @@ def errors_table(rows: list[Row]) -> list[str]:
         closes = "the channel" if code.is_soft else "the connection"
         if code is ReplyCode.NO_ROUTE:
             closes = "nothing: basic.return carries it"
-        without = "no test provokes it" if f"ReplyCode.{code.name}" in source else "never sent"
+        without = _elsewhere(code) if f"ReplyCode.{code.name}" in source else "never sent"
         lines.append(f"| {code.value} {code.name} | {closes} | {cell('; '.join(found)) or without} |")
     return lines
+
+
+def _elsewhere(code: ReplyCode) -> str:
+    """The tests that see a code which no behaviour of the page ends in."""
+    seen = re.compile(rf"ReplyCode\.{code.name}\b|reply_code\b[^\n]*== [(\[]*{code.value}\b")
+    files = [each for each in sorted((ROOT / "tests").rglob("test_*.py")) if seen.search(each.read_text("utf-8"))]
+    return "held by " + ", ".join(f"`{each.relative_to(ROOT)}`" for each in files) if files else "no test provokes it"
 
 
 def generated(rows: list[Row]) -> str:

@@ -19,7 +19,7 @@ from tests.docs.source_names import ROOT
 RUN = [block for block in all_blocks() if block.language and not block.mark]
 _URL = re.compile(r"amqp://guest:guest@(?:127\.0\.0\.1|10\.0\.0\.\d)(?::5672)?/(?:%2F)?")
 #: Words that begin what somebody might type.
-_TYPED = re.compile(r"^(?:\$ |amqp-broker |make |pip |import |from \w+ import )", re.MULTILINE)
+_TYPED = re.compile(r"^(?:\$ |amqp-broker |make |pip |python |import |from \w+ import )", re.MULTILINE)
 
 #: `serve` would stay: it is asked for its settings instead, which reads all flags. The others are told where the broker
 #: is, unless they say it, and `bench` measures for a moment.
@@ -115,6 +115,13 @@ def test_every_fence_is_read_and_what_is_typed_has_a_language(page: Path) -> Non
     blocks = list(blocks_of(page))
     assert len(re.findall(r"^ *```", page.read_text(encoding="utf-8"), re.MULTILINE)) == 2 * len(blocks)
     assert [str(block) for block in blocks if not block.language and (block.mark or _TYPED.search(block.text))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_is_typed_stands_in_a_fence(page: Path) -> None:
+    """Nobody runs an indented block, or asks whether it is marked."""
+    outside = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in outside.splitlines() if line.startswith("    ") and _TYPED.match(line.strip())] == []
 
 
 def test_a_program_that_fails_is_found(amqp_broker: BrokerForTest, place: Path, stopped_folder: Path) -> None:

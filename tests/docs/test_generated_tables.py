@@ -14,7 +14,7 @@ from amqp_broker.vhosts.policies import targets
 from storage.folder_format import FORMAT_VERSION, OLDEST_VERSION
 from tests.docs import architecture_page, cluster_links_page, operations_page
 from tests.docs.blocks import PAGES, blocks_of
-from tests.docs.source_names import DOCS, ROOT
+from tests.docs.source_names import DOCS, ROOT, code_of
 
 
 def name_of(page: Path) -> str:
@@ -61,8 +61,9 @@ def test_python_in_a_page_is_python(page: Path) -> None:
 
 
 def commands_in(page: Path) -> list[list[str]]:
-    """The arguments of every amqp-broker in a block of shell."""
+    """The arguments of every amqp-broker in a block of shell, and of those in a text."""
     lines = [line for block in blocks(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
+    lines += [code for code in code_of(page.read_text(encoding="utf-8")) if code.startswith("amqp-broker ")]
     found = []
     for line in lines:
         words = shlex.split(line, comments=True)
@@ -83,7 +84,7 @@ def test_a_command_in_a_page_has_flags_that_exist(page: Path) -> None:
 def check(group: click.Command, words: list[str], page: str) -> None:
     """Every subcommand and every flag is one that there is."""
     context = click.Context(group)
-    while isinstance(group, click.Group) and words and not words[0].startswith("-"):
+    while isinstance(group, click.Group) and words and not words[0].startswith("-") and not words[0].isupper():
         found = group.get_command(context, words[0])
         assert found is not None, f"{page}: there is no `amqp-broker {words[0]}`"
         group, words, context = found, words[1:], click.Context(found)

@@ -14,7 +14,7 @@ from amqp_broker.leases.transactions import VERBS as TXN_VERBS
 from amqp_broker.metadata.commands import FIELDS as COMMANDS
 from amqp_broker.node import PARTS
 from amqp_broker.protocol import methods
-from amqp_broker.settings.config import SETTINGS_BY_KEY
+from amqp_broker.settings.config import SETTINGS, SETTINGS_BY_KEY
 from tests.docs.operations_page import LOGGERS
 from tests.docs.source_names import DOCS, ROOT, code_of, read_sources
 
@@ -35,6 +35,13 @@ VARIABLES = {
     "amqp_broker": "BrokerForTest",
     "client": "SystemClient",
     "cluster": "RunningCluster",
+}
+
+#: The pages that say how an attribute is named.
+SAID_WITH_THEIR_UNIT = {
+    "CONTRIBUTING.md": {"page_size_bytes"},
+    "0010-settings.md": {"heartbeat_ms"},
+    "embedding.md": {"heartbeat_ms"},
 }
 
 _MEMBER = re.compile(r"(?<![\w./])([A-Z]\w*)\.(\w+)")
@@ -121,6 +128,25 @@ def test_every_setting_and_field_that_operations_names_exists() -> None:
     unknown = sorted(word for word in words if word not in known and f"is_{word}" not in known)
     assert not unknown, f"operations.md: {', '.join(unknown)}"
     assert len(words & set(SETTINGS_BY_KEY)) > 20
+
+
+@pytest.mark.parametrize("page", WITH_FILES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_settings_as_a_file_of_settings_does(page: Path) -> None:
+    """Their attributes, which say the unit, are for programs that embed a broker."""
+    attributes = {each.attribute for each in SETTINGS} - set(SETTINGS_BY_KEY)
+    words = {word for code in code_of(page.read_text(encoding="utf-8")) for word in re.findall(r"\b[a-z_]+\b", code)}
+    assert sorted(words & attributes - SAID_WITH_THEIR_UNIT.get(page.name, set())) == []
+
+
+@pytest.mark.parametrize(("name", "heading"), [("operations", "Limits and defaults"), ("management", "Settings")])
+def test_a_default_that_a_page_repeats_is_that_of_the_setting(name: str, heading: str) -> None:
+    section = (DOCS / f"{name}.md").read_text(encoding="utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?) \| (.*?) \|", section, re.MULTILINE)
+    assert len(rows) > 4
+    for names, said in rows:
+        for key in re.findall(r"`(\w+)`", names):
+            default = SETTINGS_BY_KEY[key].default_text.partition(",")[0].replace("1min", "60s")
+            assert re.sub(r"[ ,`]", "", default) in re.sub(r"[ ,`]", "", said), f"{name}.md: {key} is {default}"
 
 
 def test_operations_lists_every_verb_and_no_other() -> None:

@@ -21,6 +21,11 @@ PACKAGES = ("amqp_broker", "exchanges", "queues", "raft", "spark_connector", "st
 HOT = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.pxd"))]
 SUFFIX = EXTENSION_SUFFIXES[0]
 IS_PLAIN = bool(os.environ.get("AMQP_BROKER_PLAIN"))
+#: A class that says so: what other modules take it for, and what it is, which its own source says.
+NO_GC_DECLARED = re.compile(r"@cython\.no_gc\ncdef class (\w+)")
+NO_GC_MADE = re.compile(r"@cython\.no_gc\n@cython\.cclass\nclass (\w+)")
+#: Py_TPFLAGS_HAVE_GC.
+HAVE_GC = 1 << 14
 
 PRINT_FILES = """
 import importlib, json, sys
@@ -184,3 +189,17 @@ def test_this_test_run_uses_the_modules_that_it_was_asked_to() -> None:
     loaded = importlib.import_module("amqp_broker.octets.buffer").__file__ or ""
     is_compiled = loaded.endswith(SUFFIX)
     assert is_compiled == (compiled_file(ROOT / "amqp_broker" / "octets" / "buffer.pxd").exists() and not IS_PLAIN)
+
+
+def test_some_classes_are_kept_from_the_collector() -> None:
+    assert any(NO_GC_DECLARED.search(path.read_text(encoding="utf-8")) for path in HOT)
+
+
+@pytest.mark.parametrize("path", HOT, ids=module_of)
+def test_the_collector_does_not_know_what_is_declared_so(path: Path) -> None:
+    """Cython takes the word of the source alone, and says nothing of one in the .pxd that the source has not."""
+    declared = NO_GC_DECLARED.findall(path.read_text(encoding="utf-8"))
+    assert NO_GC_MADE.findall(path.with_suffix(".py").read_text(encoding="utf-8")) == declared
+    module = importlib.import_module(module_of(path))
+    if (module.__file__ or "").endswith(SUFFIX):
+        assert not [name for name in declared if getattr(module, name).__flags__ & HAVE_GC]

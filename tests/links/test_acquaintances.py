@@ -83,6 +83,65 @@ def test_who_comes_with_an_emptied_folder_is_refused_by_each_of_the_others(clust
     assert "amqp-broker cluster rejoin --node-name n3" in reason_of(down)
 
 
+def folder_of_another_cluster() -> SimulatedDisk:
+    """That of a node n3 which has met other nodes n1 and n2, as the node of a copied configuration has."""
+    other = NodeCluster(first_seed=50)
+    other.run_until_ready()
+    other.run(A_WHILE)
+    return other.kill("n3").disk
+
+
+def test_who_comes_with_the_folder_of_another_cluster_ends_and_nobody_else(cluster: NodeCluster) -> None:
+    """It remembers other folders of all: the word of one against that of the others."""
+    down = cluster.kill("n3")
+    cluster.revive("n3", begin_life(down, folder_of_another_cluster()))
+    cluster.run(A_WHILE)
+    assert not is_let_in(cluster, "n3")
+    assert "it was emptied, or is another one" in reason_of(down)
+    assert [reason_of(cluster.nodes[name]) for name in ("n1", "n2")] == ["", ""]
+    write_of_two(cluster)
+
+
+def test_of_two_who_contradict_each_other_neither_ends_before_a_third_says_who_is_right(cluster: NodeCluster) -> None:
+    downs = {name: cluster.kill(name) for name in ("n2", "n3")}
+    cluster.revive("n3", begin_life(downs["n3"], folder_of_another_cluster()))
+    cluster.run(A_WHILE)
+    first = cluster.nodes["n1"].node.replication.acquaintances
+    assert [reason_of(driver) for driver in cluster.nodes.values()] == ["", ""]
+    assert not is_let_in(cluster, "n3")
+    assert not is_let_in(cluster, "n1")
+    cluster.revive("n2", begin_life(downs["n2"]))
+    cluster.run(A_WHILE)
+    assert "this folder has forgotten" in reason_of(downs["n3"])
+    assert first.is_admitted("n2")
+    write_of_two(cluster)
+
+
+def test_who_is_contradicted_takes_nobody_at_his_word_until_most_know_him(cluster: NodeCluster) -> None:
+    """Not even one who has nothing against him: who is the stranger is not known yet."""
+    down = cluster.kill("n3")
+    cluster.kill("n2")
+    cluster.revive("n3", begin_life(down, folder_of_another_cluster()))
+    cluster.run(A_WHILE)
+    made = cluster.nodes["n3"].node.replication.acquaintances
+    made.link_up("n9", cluster.now)
+    made.on_said("n9", greeting(None), cluster.now)
+    made.on_said("n9", b'{"what": "remembers"}', cluster.now)
+    cluster.nodes["n3"].settle()
+    made.on_said("n9", b'{"what": "recorded"}', cluster.now)
+    assert made.links["n9"].is_on_disk
+    assert not made.is_admitted("n9")
+    made.link_down("n1", cluster.now)
+    assert made.is_admitted("n9")
+
+
+def write_of_two(cluster: NodeCluster) -> None:
+    cluster.nodes["n1"].node.replication.propose(commands.put_vhost("later"))
+    cluster.run(2000)
+    for name in ("n1", "n2"):
+        assert "later" in [record.name for record in cluster.nodes[name].node.broker.metadata.vhosts()]
+
+
 def test_who_has_forgotten_knows_it_at_its_next_start_without_anybody(cluster: NodeCluster) -> None:
     down = cluster.kill("n3")
     cluster.revive("n3", begin_life(down, SimulatedDisk(random.Random(9))))

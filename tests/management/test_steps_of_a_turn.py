@@ -41,6 +41,8 @@ SOME = 1_000
 MOST_LINES = 5_000
 MOST_TAKEN = 64 * 1024
 MOST_FREED = 1_500
+#: Of so many turns of an answer lines are counted; behind them of one of so many, as they are alike.
+FIRST, ONE_OF = 500, 10
 #: Up to there an integer is no new object.
 _FEW = 250
 #: Of who asks: an answer is cut to frames.
@@ -156,24 +158,25 @@ class Asked:
         self.asked_bytes, self.counts = len(body), True
         self.service.send(verb, body)
         behind = None
+        turns = 0
         while behind is None or behind > 0:
-            yield self._counted()
+            turns += 1
+            yield self._counted(self.counts and (behind is not None or turns <= FIRST or turns % ONE_OF == 0))
             behind = None if behind is None else behind - 1
             if answers := self.service.answers():
                 (self.answer,) = answers
                 behind = 100
 
-    def _counted(self) -> Load:
-        """A turn, and what it leaves to be done elsewhere, which is not counted."""
+    def _counted(self, counts: bool) -> Load:
+        """A turn, and what it leaves to be done elsewhere, which is not counted. counts: lines, too, which takes a
+        hundred times as long."""
         driver = self.driver
         driver.now += 1
         lines = _Lines()
-        if not self.counts:
-            driver.settle()
-            return Load(0, 0, 0)
         before, blocks = tracemalloc.get_traced_memory()[0], sys.getallocatedblocks()
         tracemalloc.reset_peak()
-        sys.settrace(lines.trace)
+        if counts:
+            sys.settrace(lines.trace)
         turn = driver.node.end_turn(driver.now)
         sys.settrace(None)
         freed = blocks - sys.getallocatedblocks()

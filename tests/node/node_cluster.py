@@ -15,9 +15,9 @@ _STEP_MS = 10
 
 
 class NodeCluster:
-    """`nodes` by name, n1 and so on. Time is one for all; `run` lets it pass."""
+    """`nodes` by name, n1 and so on. Time is one for all; `run` lets it pass. first_seed: of n1's chance."""
 
-    def __init__(self, count: int = 3, **settings: Any) -> None:
+    def __init__(self, count: int = 3, first_seed: int = 0, **settings: Any) -> None:
         self.names = [f"n{number}" for number in range(1, count + 1)]
         members = ",".join(f"{name}=127.0.0.1:{7000 + number}" for number, name in enumerate(self.names))
         self._settings = {"cluster": parse_members(members), "queue_groups": 2, **settings}
@@ -25,8 +25,8 @@ class NodeCluster:
         self._links: dict[tuple[str, str], list[bytes]] = {}
         self._stalled: dict[str, SyncJob | None] = {}
         for number, name in enumerate(self.names):
-            driver = NodeDriver(self._config(name), SimulatedDisk(random.Random(number)), seed=number)
-            self.nodes[name] = driver
+            disk = SimulatedDisk(random.Random(number))
+            self.nodes[name] = NodeDriver(self._config(name), disk, seed=first_seed + number)
         for name in self.names:
             self._link_up(name)
 

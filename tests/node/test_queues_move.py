@@ -10,6 +10,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
+from amqp_broker.rehoming import frames
 from queues.classic import ClassicQueue
 from tests.example_counts import IS_PLAIN
 from tests.node.moving_queues import MovingWorld, confirming, outcomes
@@ -44,6 +45,20 @@ def test_a_queue_moves_with_all_that_it_holds(world: MovingWorld, asked: str) ->
     assert (said["from"], said["home"], said["messages"]) == (OLD, NEW, 1000)
     assert world.check_rest("q") == NEW
     assert world.bodies(NEW, "q") == numbers(range(1000))
+
+
+def test_who_is_told_of_a_move_twice_in_a_turn_hears_both(world: MovingWorld) -> None:
+    """As a busy node is: how far it is, and right behind it the end."""
+    service = world.begin("q", NEW, THIRD)
+    driver = world.nodes[THIRD]
+    driver.turn()
+    rehoming = driver.node.rehoming
+    (number,) = rehoming.asked
+    for is_over in (0, 1):
+        said = frames.fields(is_over=is_over, error="", messages=7, octets=70)
+        rehoming.receive(OLD, frames.frame(frames.SAID, number, said), driver.now)
+    said = world.end(service)
+    assert (said["ok"], said["messages"]) == (True, 7), said
 
 
 def test_it_moves_on_and_back_again(world: MovingWorld) -> None:

@@ -190,6 +190,42 @@ def test_a_reply_queue_that_comes_and_goes_leaves_other_routes_alone() -> None:
     assert driver.queue("q").message_count() == 4
 
 
+#: So many reply queues come and go each second, beside so many bindings, and a publisher keeps so much of its rate.
+REPLY_QUEUES_A_SECOND, BINDINGS, RATE_KEPT = 100, 20_000, 0.8
+
+
+def time_of_reply_queues(world: World, count: int) -> float:
+    """Processor time in which so many come and go, seconds."""
+    with processor_time() as taken:
+        for number in range(count):
+            name = f"reply {number}"
+            world.declare(methods.QueueDeclare(0, name, False, False, True, True, False, NOTHING))
+            assert name in world.vhost.queues
+            world.declare(methods.QueueDelete(0, name, False, False, False))
+    return taken.seconds
+
+
+def test_a_publisher_keeps_its_rate_beside_reply_queues_and_many_bindings() -> None:
+    """They take a small part of each second, and of the publisher's routes none is walked again."""
+    world = World()
+    world.declare(declare("a", durable=False))
+    for number in range(BINDINGS):
+        world.declare(methods.QueueBind(0, "a", "amq.topic", f"k.{number}.*", True, NOTHING))
+    keys = [f"k.{number}.x" for number in range(10)]
+    for key in keys:
+        publish(world.publisher, "amq.topic", key, {})
+    walks = counted_walks(world)
+    times = []
+    for _ in range(5):
+        times.append(time_of_reply_queues(world, REPLY_QUEUES_A_SECOND // 5))
+        for key in keys:
+            publish(world.publisher, "amq.topic", key, {})
+    assert world.vhost.router.binding_count >= BINDINGS
+    assert walks == []
+    assert world.vhost.queues["a"].message_count() == 6 * len(keys)
+    assert 5 * min(times) < 1 - RATE_KEPT
+
+
 def test_a_transaction_goes_where_its_messages_belong_when_it_is_committed() -> None:
     """Another channel has used the same route since, for a message that still belongs there."""
     driver = NodeDriver()

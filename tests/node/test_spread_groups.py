@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from amqp_broker.connection.steering import HELD_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from storage.errors import StorageError
@@ -20,7 +21,7 @@ WORKERS = (1, 0)
 
 @pytest.fixture
 def world() -> WorkerWorld:
-    made = WorkerWorld(2, group_workers=WORKERS)
+    made = WorkerWorld(2, group_workers=WORKERS, steering="off")
     made.run(500)
     return made
 
@@ -77,6 +78,30 @@ def test_clients_of_each_worker_use_the_queues_of_each_group(world: WorkerWorld,
         read(reader, queue, **arguments)
         world.run(500)
         assert bodies(reader) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+@pytest.mark.parametrize("at", ["n1", "n1/1"])
+def test_who_consumes_moves_to_the_worker_that_leads_the_group(kind: str, at: str) -> None:
+    """Before the queue is touched, and though others publish all the time."""
+    world = WorkerWorld(2, group_workers=WORKERS)
+    world.run(500)
+    queues = declared(world, x_queue_type=kind)
+    client = confirming(world, at)
+    for queue in queues.values():
+        publish(client, b"one", b"two", key=queue)
+    world.run(300)
+    for group_id, queue in queues.items():
+        reader = world.client(at, 1)
+        read(reader, queue, **({"x_stream_offset": "first"} if kind == "stream" else {}))
+        for _ in range(HELD_MS + 10):
+            for other in queues.values():
+                publish(client, b"more", key=other)
+            world.run(1)
+        world.run(500)
+        assert bodies(reader)[:2] == [b"one", b"two"]
+        home = group(world, "n1", group_id).leader
+        assert reader.connection in world.nodes[home].node.clients.connections.values()
 
 
 @pytest.mark.parametrize("killed", ["n1", "n1/1"])

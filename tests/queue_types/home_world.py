@@ -38,7 +38,14 @@ class HomeWorld:
         """A home of the node that nobody has used, in place of its own."""
         node, broker = self.node, self.node.broker
         return Home(
-            broker.vhosts, self._find, broker.remove_queue, node.store.pager, node.timers, node.clock, self._send
+            broker.vhosts,
+            self._find,
+            broker.remove_queue,
+            node.store.pager,
+            node.timers,
+            node.background,
+            node.clock,
+            self._send,
         )
 
     def _find(self, queue_id: int) -> Any:

@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import os
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from amqp_broker.protocol.constants import PROTOCOL_HEADER
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.server.driver import Driver
+from amqp_broker.server.listener import TlsListener
 from amqp_broker.server.tcp import TcpTransport
 from amqp_broker.settings.config import Config
 from storage.disk import FileDisk
@@ -37,8 +39,12 @@ GOOD_BYE = encode_method_frame(0, methods.ConnectionClose(200, "done", 0, 0))
 
 
 @pytest.fixture
-async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    config = Config()
+def config() -> Config:
+    return Config()
+
+
+@pytest.fixture
+async def driver(tmp_path: Path, config: Config) -> AsyncIterator[Driver]:
     node = Node(config, FileDisk(tmp_path), int(time.time() * 1000), os.urandom)
     node.recover(int(time.time() * 1000))
     driver = Driver(node, config, asyncio.get_running_loop())
@@ -169,3 +175,26 @@ async def test_of_a_large_crowd_not_all_are_watched_while_they_wait(driver: Driv
     watched = [driver.read_later(transport) for _ in range(2000)]
     assert 0 < watched.count(True) < 1024
     assert watched == sorted(watched, reverse=True)
+
+
+@pytest.mark.parametrize("config", [Config(max_pending_handshakes=3)])
+async def test_of_a_crowd_that_comes_at_once_all_but_a_few_make_room(driver: Driver, config: Config) -> None:
+    """Those that are to go have not begun their TLS handshake yet."""
+    few, crowd, loop = config.max_pending_handshakes, 50, asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silent = [socket.create_connection(server.getsockname()) for _ in range(crowd)]
+        listener = TlsListener(driver, loop, server, crowd, ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
+        gone = silent[:-few]
+        async with asyncio.timeout(20):
+            for each in gone:
+                each.setblocking(False)
+                assert await loop.sock_recv(each, 1) == b""
+        assert driver.room.taken == few
+        for each in silent[-few:]:
+            each.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                each.recv(1)
+        listener.close()
+        await rounds(lambda: not driver.room.taken)
+        for each in silent:
+            each.close()

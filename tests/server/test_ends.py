@@ -12,6 +12,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.system_client import SystemClient
 from tests.fuzz.harness import handshake, on_channel
 from tests.robustness.broker import Broker, frames_of
 
@@ -101,20 +102,47 @@ def test_who_never_closes_is_closed(broker: Broker) -> None:
     [
         pytest.param(b"\x01\x00\x00\x00\x00\x00\x04garb\xff", 501, id="a frame without its end"),
         pytest.param(on_channel(7, m.BasicQos(0, 1, False)), 504, id="a channel that is not open"),
+        pytest.param(on_channel(1, *[m.BasicConsume(queue="", consumer_tag="one")] * 2), 530, id="a tag used twice"),
     ],
 )
 def test_our_close_arrives_whatever_is_on_its_way(broker: Broker, octets: bytes, code: int) -> None:
     transport = opened(broker)
+    transport.sendall(on_channel(1, m.QueueDeclare(exclusive=True)))
+    frames_of(transport, until=1)
+    answers_and_goes(transport, octets, code)
+
+
+def answers_and_goes(transport: socket.socket, octets: bytes, code: int) -> None:
+    """A client that is closed with a code for what it says, with much behind it: it hears so, answers and is closed."""
     sender = send_all(transport, octets + FLOOD)
-    (_, payload), *_ = frames_of(transport, 10, until=1)
-    close = m.decode_method(payload)
-    assert isinstance(close, m.ConnectionClose)
-    assert close.reply_code == code
+    said = frames_until(transport, m.ConnectionClose)
+    assert said.reply_code == code
     sender.join()
     assert sender.failures == []  # type: ignore[attr-defined]
     transport.sendall(on_channel(0, m.ConnectionCloseOk()))
     transport.settimeout(10)
     assert transport.recv(1) == b""
+
+
+def frames_until(transport: socket.socket, kind: type[m.ConnectionClose]) -> m.ConnectionClose:
+    """The first method of this kind."""
+    while found := frames_of(transport, 10, until=1):
+        for _, payload in found:
+            method = m.decode_method(payload)
+            if isinstance(method, kind):
+                return method
+    raise AssertionError(f"no {kind.__name__} has come")
+
+
+def test_a_virtual_host_that_is_not_there(broker: Broker) -> None:
+    says = handshake()[: -len(on_channel(0, m.ConnectionOpen("/")))] + on_channel(0, m.ConnectionOpen("nowhere"))
+    answers_and_goes(broker.socket(), says, 530)
+
+
+def test_a_defect_is_heard(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with Broker(tmp_path_factory.mktemp("defect"), module="tests.robustness.defective_broker") as broken:
+        answers_and_goes(opened(broken), on_channel(1, m.BasicQos(0, 1, False)), 541)
+        assert "KeyError: 'a defect'" in broken.log_text()
 
 
 def test_our_close_arrives_behind_what_was_not_read(broker: Broker) -> None:
@@ -189,3 +217,37 @@ def test_a_shutdown_is_read_by_a_publisher(tmp_path_factory: pytest.TempPathFact
         assert broker.process.wait(10) == 0  # the publisher has not answered, and the end comes all the same
         sender.join()
         transport.close()
+
+
+def test_clients_that_close_while_the_node_is_drained(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whoever is first: each hears a close or the answer to its own, is not reset, and none of them is left."""
+    with Broker(tmp_path_factory.mktemp("drained")) as broker, SystemClient(broker.url) as administrator:
+        clients = [opened(broker) for _ in range(30)]
+        administrator.request("node.drain", pace=100)
+        senders = [send_all(each, PUBLISH * 1000 + CLOSE + PUBLISH * 1000) for each in clients]
+        for each in clients:
+            hear_the_end(each)
+        for sender in senders:
+            sender.join()
+            assert sender.failures == []  # type: ignore[attr-defined]
+        assert broker.settled_statistics(connections=2)["connections"] == 2
+        assert administrator.request("node.guard")["connections"] == 0
+        for each in clients:
+            each.close()
+
+
+def hear_the_end(transport: socket.socket) -> None:
+    """Read until the close is answered, or answer one; then go."""
+    is_over = False
+    while not is_over:
+        frames = frames_of(transport, 20, until=1)
+        assert frames, "no close has come"
+        for _, payload in frames:
+            method = m.decode_method(payload)
+            if isinstance(method, m.ConnectionClose):
+                transport.sendall(on_channel(0, m.ConnectionCloseOk()))
+            is_over = is_over or isinstance(method, m.ConnectionClose | m.ConnectionCloseOk)
+    transport.shutdown(socket.SHUT_WR)
+    transport.settimeout(20)
+    while transport.recv(1000):  # the answer to a close that has crossed ours
+        pass

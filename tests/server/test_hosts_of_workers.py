@@ -17,6 +17,7 @@ from aio_pika.abc import AbstractConnection
 
 from amqp_broker.client import Connection
 from amqp_broker.client.errors import ClientError
+from amqp_broker.server.workers_file import read_stored
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from amqp_broker.testing.embedded_cluster import ClusterNode, RunningCluster, running_cluster
 from tests.server.worker_load import (
@@ -256,7 +257,7 @@ def test_a_host_is_added_and_removed_with_its_workers() -> None:
         assert node.broker.process.wait() == 0
         await until(lambda: members_of(left.urls[0]) == ["n2", "n3", "n4"], "it is a member still")
 
-    with hosts() as cluster:
+    with hosts(spread_groups=True) as cluster:
         cluster.add_node()
         use(cluster.urls[3], "at the new one")
         place_at(cluster, "n1/1", "kept")
@@ -296,14 +297,60 @@ def test_a_host_is_drained_with_its_workers_whoever_is_asked() -> None:
         guards = await asyncio.to_thread(ask_all, cluster, "node.guard", node="n1")
         assert [guard["node"] for guard in guards.values()] == ["n1"] * 6
         assert [guard["classic_queues"] for guard in guards.values()] == [1] * 6
+        await declare_lasting(cluster.urls[0], LASTING)
         with SystemClient(cluster.urls[1]) as asked:
             assert asked.request("node.drain", node="n1")["is_draining"]
+            await until(lambda: "n1" not in leaders_of(asked), "a group of one of its workers is led there")
+            await until(lambda: asked.request("node.guard", node="n1")["leads"] == 0, "it says that it leads")
         await until(lambda: all(map(is_closed, clients)), "a worker was not told")
         for client in clients:
             client.abort()
+        with SystemClient(cluster.urls[1]) as asked:
+            assert not asked.request("node.revive", node="n1")["is_draining"]
+            await until(lambda: "n1" in leaders_of(asked), "it leads nothing again")
 
-    with hosts() as cluster:
+    with hosts(spread_groups=True) as cluster:
         asyncio.run(drain_first(cluster))
+
+
+def leaders_of(client: SystemClient) -> list[str]:
+    """The hosts that lead groups; "" for none."""
+    return [row["leader"] or "" for row in client.request("cluster.status", brief=True)["groups"]]
+
+
+def test_leaders_of_groups_at_workers_are_handed_over_and_spread(tmp_path: Path) -> None:
+    """Whichever worker is asked."""
+
+    async def hand_over(cluster: RunningCluster) -> None:
+        names = await declare_lasting(cluster.urls[0], LASTING)
+        publishers = [Publisher(cluster.urls[number % 3], name) for number, name in enumerate(names)]
+        for target in HOSTS:
+            for number, name in enumerate(names):
+                with SystemClient(cluster.urls[number % 3]) as asked:
+                    asked.request("cluster.transfer", vhost="/", queue=name, node=target)
+                    await until(
+                        lambda asked=asked, name=name, target=target: leader_of(asked, name) == target,  # type: ignore[misc]
+                        f"{target} does not lead '{name}'",
+                    )
+            for each in publishers:
+                await each.gets_on(f"since {target} leads all")
+        with SystemClient(cluster.urls[1]) as asked:
+            asked.request("cluster.rebalance")
+            await until(lambda: {*leaders_of(asked)} == {*HOSTS}, "leaders are not spread")
+        for each in publishers:
+            await each.gets_on("since leaders are spread")
+            await each.stop()
+        for each in publishers:
+            await drain(cluster.urls[2], each.queue, set(each.confirmed))
+
+    with hosts(tmp_path, spread_groups=True, queue_groups=4) as cluster:
+        asyncio.run(hand_over(cluster))
+
+
+def leader_of(client: SystemClient, queue: str) -> str:
+    """The host that leads the group of a queue."""
+    rows = client.request("objects.page", kind="queues", vhost="/", columns=["name", "leader"])["rows"]
+    return str(dict(rows)[queue]).partition("/")[0]
 
 
 def members_of(url: str) -> list[str]:
@@ -332,3 +379,28 @@ async def restart_all(folder: Path) -> None:
 
 def test_hosts_get_workers_one_after_the_other(tmp_path: Path) -> None:
     asyncio.run(restart_all(tmp_path))
+
+
+async def change_workers(folder: Path) -> None:
+    """Under load, hosts whose groups are spread get more workers and fewer, one host after the other."""
+    with hosts(folder, spread_groups=True, queue_groups=4) as cluster:
+        names = [*await declare_lasting(cluster.urls[0], LASTING), *await declare_lasting(cluster.urls[0], STREAM)]
+        publishers = [Publisher(cluster.urls[number % 3], name) for number, name in enumerate(names)]
+        for workers in (3, 1):
+            for node in cluster.nodes:
+                node.broker._flags.append(f"--workers={workers}")
+                await asyncio.to_thread(node.restart)
+                for each in publishers:
+                    await each.gets_on(f"since {node.name} has {workers} workers")
+        for each in publishers:
+            await each.stop()
+        for each in publishers:
+            await drain(cluster.urls[1], each.queue, set(each.confirmed))
+        for name in HOSTS:
+            assert read_stored(folder / name).groups == {1: 1, 3: 1}, "a log stays where it is"
+        folders = [folder / name / "workers" / "2" for name in HOSTS]
+        await until(lambda: not any(each.exists() for each in folders), "a worker that holds nothing stays")
+
+
+def test_hosts_with_spread_groups_get_more_workers_and_fewer(tmp_path: Path) -> None:
+    asyncio.run(change_workers(tmp_path))

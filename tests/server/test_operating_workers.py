@@ -19,14 +19,20 @@ from amqp_broker.testing.embedded import BrokerStartError
 from tests.server.worker_load import LASTING, homes_of, process_of, until
 
 QUEUES = tuple(f"q{number}" for number in range(12))
+#: Quorum queues, one in each group.
+LASTS = tuple(f"lasting{number}" for number in range(4))
+GROUPS = {"queue_groups": len(LASTS)}
+SPREAD = {"spread_groups": True, **GROUPS}
+#: Which groups of a new folder of two workers are at worker 1.
+OF_WORKER_1 = {1: 1, 3: 1}
 WRONG_SETTING = 2
 
 
 async def publish(url: str, bodies: Iterable[bytes]) -> None:
     """To all queues, which are declared if need be."""
     async with await aio_pika.connect(url) as connection, await connection.channel() as channel:
-        for name in (*QUEUES, "lasting"):
-            await channel.declare_queue(name, durable=True, arguments=LASTING if name == "lasting" else None)
+        for name in (*QUEUES, *LASTS):
+            await channel.declare_queue(name, durable=True, arguments=LASTING if name in LASTS else None)
             for body in bodies:
                 message = aio_pika.Message(body, delivery_mode=2)
                 assert await channel.default_exchange.publish(message, name, timeout=30)
@@ -35,12 +41,19 @@ async def publish(url: str, bodies: Iterable[bytes]) -> None:
 async def look(url: str, bodies: list[bytes]) -> None:
     """All queues have these, and keep them."""
     async with await aio_pika.connect(url) as connection, await connection.channel() as channel:
-        for name in (*QUEUES, "lasting"):
+        for name in (*QUEUES, *LASTS):
             queue = await channel.get_queue(name)
             got = [await queue.get(timeout=30) for _ in bodies]
             assert [each.body for each in got] == bodies, name
             assert await queue.get(fail=False) is None, name
             await got[-1].nack(multiple=True, requeue=True)
+
+
+async def count(url: str, names: Iterable[str]) -> list[int]:
+    """How many messages these queues have."""
+    async with await aio_pika.connect(url) as connection, await connection.channel() as channel:
+        found = [await channel.declare_queue(name, passive=True) for name in names]
+        return [each.declaration_result.message_count or 0 for each in found]
 
 
 def move(url: str, name: str, home: str) -> None:
@@ -54,39 +67,44 @@ def own_name(url: str) -> str:
         return str(client.request("statistics")["statistics"]["node"]).partition("/")[0]
 
 
-def test_more_workers_and_fewer_have_all_that_queues_had_where_they_moved(tmp_path: Path) -> None:
-    with amqp_broker.running(tmp_path, workers=2) as broker:
+@pytest.mark.parametrize("is_spread", [False, True], ids=["groups at worker 0", "spread groups"])
+def test_more_workers_and_fewer_have_all_that_queues_had_where_they_moved(tmp_path: Path, is_spread: bool) -> None:
+    """The setting counts for a new folder: what it says later changes nothing."""
+    stay = [1] if is_spread else []
+    with amqp_broker.running(tmp_path, workers=2, spread_groups=is_spread, **GROUPS) as broker:
         node = own_name(broker.url)
         asyncio.run(publish(broker.url, [b"1", b"2"]))
         homes = homes_of(broker.url)
         assert {homes[name] for name in QUEUES} == {node, f"{node}/1"}
         for name in QUEUES[:6]:  # to the other one
             move(broker.url, name, node if homes[name] != node else f"{node}/1")
-    with amqp_broker.running(tmp_path, workers=1) as broker:
+    assert read_stored(tmp_path).groups == (OF_WORKER_1 if is_spread else {})
+    with amqp_broker.running(tmp_path, workers=1, spread_groups=False, **GROUPS) as broker:
         asyncio.run(look(broker.url, [b"1", b"2"]))
         left = [name for name in QUEUES if homes_of(broker.url)[name] == f"{node}/1"]
         move(broker.url, left[0], node)
-    with amqp_broker.running(tmp_path, workers=3) as broker:
+    with amqp_broker.running(tmp_path, workers=3, spread_groups=True, **GROUPS) as broker:
         asyncio.run(look(broker.url, [b"1", b"2"]))
         asyncio.run(publish(broker.url, [b"3"]))
         for number, name in enumerate(QUEUES):
             home = f"{node}/{number % 3}".removesuffix("/0")
             if homes_of(broker.url)[name] != home:
                 move(broker.url, name, home)
-    with amqp_broker.running(tmp_path, workers=1) as broker:
+    with amqp_broker.running(tmp_path, workers=1, **GROUPS) as broker:
         asyncio.run(look(broker.url, [b"1", b"2", b"3"]))
         for name, home in homes_of(broker.url).items():
-            if home not in (node, ""):
+            if name in QUEUES and home != node:
                 move(broker.url, name, node)
-        asyncio.run(until(lambda: not read_workers(tmp_path), "a worker that holds nothing stays"))
-    assert not any((tmp_path / "workers").iterdir())
-    with amqp_broker.running(tmp_path, workers=1) as broker:
+        asyncio.run(until(lambda: read_workers(tmp_path) == stay, "a worker that holds nothing stays"))
+    assert [each.name for each in (tmp_path / "workers").iterdir()] == list(map(str, stay))
+    assert read_stored(tmp_path).groups == (OF_WORKER_1 if is_spread else {})
+    with amqp_broker.running(tmp_path, workers=1, **GROUPS) as broker:
         asyncio.run(look(broker.url, [b"1", b"2", b"3"]))
 
 
 def test_a_copy_of_the_folder_has_all_workers(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup"
-    with amqp_broker.running(data, workers=2) as broker:
+    with amqp_broker.running(data, workers=2, spread_groups=True) as broker:
         asyncio.run(publish(broker.url, [b"1", b"2"]))
     shutil.copytree(data, backup)
     with amqp_broker.running(data, workers=2) as broker:
@@ -98,7 +116,7 @@ def test_a_copy_of_the_folder_has_all_workers(tmp_path: Path) -> None:
 
 
 def test_a_worker_whose_folder_is_lost_does_not_begin_anew_by_itself(tmp_path: Path) -> None:
-    with amqp_broker.running(tmp_path, workers=2) as broker:
+    with amqp_broker.running(tmp_path, workers=2, spread_groups=True) as broker:
         asyncio.run(publish(broker.url, [b"1"]))
     assert read_stored(tmp_path).begun == [1]
     folder = tmp_path / "workers" / "1"
@@ -117,6 +135,37 @@ def test_a_worker_whose_folder_is_lost_does_not_begin_anew_by_itself(tmp_path: P
         asyncio.run(publish(broker.url, [b"2"]))
     with amqp_broker.running(tmp_path, workers=2) as broker:
         assert read_stored(tmp_path).begun == [1]
+        assert asyncio.run(count(broker.url, LASTS)) == [1, 2, 1, 2], "groups 1 and 3 were worker 1's"
+
+
+def test_another_number_of_groups_than_the_folder_has_is_refused(tmp_path: Path) -> None:
+    with amqp_broker.running(tmp_path, workers=2, spread_groups=True, queue_groups=3) as broker:
+        asyncio.run(publish(broker.url, [b"1"]))
+    for queue_groups in (2, 4):
+        line = "this folder has 3 groups for quorum queues, and queue_groups is .*: start it with --queue-groups 3"
+        with pytest.raises(BrokerStartError, match=line) as said:
+            amqp_broker.running(tmp_path, workers=2, queue_groups=queue_groups).start()
+        assert said.value.status == WRONG_SETTING
+        assert "Traceback" not in said.value.log
+    with amqp_broker.running(tmp_path, workers=2, queue_groups=3) as broker:
+        asyncio.run(look(broker.url, [b"1"]))
+
+
+@pytest.mark.parametrize("left_out", ["WORKERS", "workers"])
+def test_a_copy_that_is_not_whole_is_refused(tmp_path: Path, left_out: str) -> None:
+    """A worker that took up its groups with empty logs would forget what they have confirmed."""
+    with amqp_broker.running(tmp_path, workers=2, **SPREAD) as broker:
+        asyncio.run(publish(broker.url, [b"1"]))
+    (tmp_path / left_out).rename(tmp_path / "kept")
+    for workers in (1, 2):
+        line = "restore the whole" if left_out == "WORKERS" else "worker 1 was served from this folder, and it is gone"
+        with pytest.raises(BrokerStartError, match=line) as said:
+            amqp_broker.running(tmp_path, workers=workers, **GROUPS).start()
+        assert said.value.status == WRONG_SETTING
+        assert "Traceback" not in said.value.log
+    (tmp_path / "kept").rename(tmp_path / left_out)
+    with amqp_broker.running(tmp_path, workers=2, **GROUPS) as broker:
+        asyncio.run(look(broker.url, [b"1"]))
 
 
 def test_a_worker_whose_folder_goes_while_it_runs_ends_the_node(tmp_path: Path) -> None:

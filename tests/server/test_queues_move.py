@@ -120,7 +120,7 @@ def test_what_was_confirmed_outlives_who_is_killed_in_a_move(tmp_path: Path) -> 
 
 
 async def empty_one(data_dir: Path) -> None:
-    with amqp_broker.running(data_dir, workers=2) as broker:
+    with amqp_broker.running(data_dir, workers=2, spread_groups=False) as broker:
         await declare(broker.url)
         publishers = [Publisher(broker.url, name) for name in CLASSIC]
         for each in publishers:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import signal
 import socket
 import ssl
@@ -10,14 +12,20 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import trustme
 
 from amqp_broker.client import ConnectFailed, Connection
+from amqp_broker.server.reloading import Reloading
+from amqp_broker.settings.config import Config
 from amqp_broker.settings.log_format import JSON, about, formatter
 from amqp_broker.system_client import SystemClient
 from tests.cli.test_serve_command import TIMEOUT_S, command, environment
+
+if TYPE_CHECKING:
+    from amqp_broker.audit.audit_log import AuditLog
 
 
 class Served:
@@ -159,3 +167,25 @@ def test_a_fault_is_one_line() -> None:
     said = json.loads(text)
     assert (said["level"], said["event"], said["count"], "user" in said) == ("error", "test", 3, False)
     assert "two\nlines" in said["error"]
+
+
+async def test_a_defect_in_reloading_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    def read() -> Config:
+        raise KeyError("defect")
+
+    said = asyncio.Event()
+
+    def hear(record: logging.LogRecord) -> bool:
+        said.set()
+        return True
+
+    caplog.handler.addFilter(hear)
+    nobody = cast("AuditLog", None)  # nothing comes to be written down
+    reloading = Reloading(Config(), read, logging.NullHandler(), lambda context: None, nobody)
+    reloading.begin()
+    async with asyncio.timeout(TIMEOUT_S):
+        await said.wait()
+    caplog.handler.removeFilter(hear)
+    [record] = caplog.records
+    assert "defect in reloading" in record.getMessage()
+    assert record.exc_info is not None

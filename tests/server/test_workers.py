@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 from pathlib import Path
 
 import aio_pika
@@ -18,8 +19,12 @@ from amqp_broker.client import Connection
 from amqp_broker.client.errors import ClientError
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import QueueDeclare
+from amqp_broker.server.management_process import ManagementProcess
+from amqp_broker.server.worker import Seat, WorkerSide
 from amqp_broker.server.workers_file import StoredWorkers, read_stored, read_workers, write_workers
+from amqp_broker.settings.config import Config
 from amqp_broker.system_client import SystemClient
+from storage.disk import FileDisk
 from storage.errors import StorageError
 from tests.server.worker_load import (
     CLASSIC,
@@ -75,8 +80,8 @@ class Reader:
 
 
 async def read_at_every_worker(data_dir: Path) -> None:
-    """Some of the connections are at worker 0, which has the streams, and is killed; the others go on."""
-    with amqp_broker.running(data_dir, workers=2) as broker:
+    """Some of the connections are at worker 0, which has half of the streams, and is killed; the others go on."""
+    with amqp_broker.running(data_dir, workers=2, spread_groups=True, steering="off") as broker:
         await declare(broker.url)
         async with await aio_pika.connect(broker.url) as connection:
             channel = await connection.channel()
@@ -158,7 +163,7 @@ def test_streams_are_looked_after_at_every_worker() -> None:
 
 async def die_and_lose_nothing(data_dir: Path) -> None:
     """Worker 1, worker 0 and the supervisor are killed under load; then there is one worker, and one to be emptied."""
-    with amqp_broker.running(data_dir, workers=2) as broker:
+    with amqp_broker.running(data_dir, workers=2, spread_groups=False) as broker:
         await declare(broker.url)
         publishers = [Publisher(broker.url, name) for name in (*CLASSIC, "lasting", "stream")]
         for each in publishers:
@@ -195,8 +200,7 @@ def test_what_was_confirmed_outlives_each_process(tmp_path: Path) -> None:
 
 async def groups_lose_nothing(data_dir: Path) -> None:
     """Groups of both workers, each of which is killed under load; then there is one worker, and then three."""
-    spread = {"spread_groups": True, "queue_groups": 4}
-    with amqp_broker.running(data_dir, workers=2, **spread) as broker:
+    with amqp_broker.running(data_dir, workers=2, spread_groups=True, queue_groups=4) as broker:
         names = [*await declare_lasting(broker.url, LASTING), *await declare_lasting(broker.url, STREAM)]
         with SystemClient(broker.url) as client:
             rows = client.request("cluster.status")["groups"]
@@ -229,11 +233,26 @@ def test_what_groups_of_each_worker_have_confirmed_outlives_each_process(tmp_pat
 
 
 def test_an_old_folder_keeps_its_groups_at_worker_0(tmp_path: Path) -> None:
-    with amqp_broker.running(tmp_path, workers=2):
+    with amqp_broker.running(tmp_path, workers=2, spread_groups=False):
         pass
     with amqp_broker.running(tmp_path, workers=2, spread_groups=True) as broker, SystemClient(broker.url) as client:
         assert {row["worker"] for row in client.request("cluster.status")["groups"]} == {0}
     assert read_stored(tmp_path).groups == {}
+
+
+def test_a_worker_0_that_starts_again_has_the_groups_that_its_folder_says(tmp_path: Path) -> None:
+    """Before it was ready once, when its supervisor has not heard of them: in a cluster that may take long."""
+    settings = {"workers": 2, "worker_processes": 2, "spread_groups": True, "queue_groups": 3}
+    config = Config(data_dir=tmp_path, node_name="n1", **settings)  # type: ignore[arg-type]
+    ours, theirs = socket.socketpair()
+    with ours, theirs, socket.socket() as link:
+        seat = Seat(config, theirs, link, {}, b"", ManagementProcess(config), ())
+        for _ in range(2):
+            disk = FileDisk(tmp_path)
+            disk.lock()
+            assert WorkerSide(seat).settle(disk).group_workers == (1, 0, 1)
+            disk.close()
+    assert read_stored(tmp_path).groups == {1: 1, 3: 1}
 
 
 async def use_as_one(url: str) -> None:
@@ -300,6 +319,20 @@ def test_a_node_is_drained_with_all_of_its_workers() -> None:
                 client.abort()
 
     asyncio.run(drain_all())
+
+
+def test_queues_of_definitions_live_at_the_worker_that_is_asked() -> None:
+    """As the page says, so that somebody who has imported very many knows to spread them."""
+    with amqp_broker.running(workers=2, start_timeout_s=90.0) as broker:
+        asked: dict[str, str] = {}
+        while len(set(asked.values())) < 2:
+            assert len(asked) < 40
+            with SystemClient(broker.url) as client:
+                name = f"q{len(asked)}"
+                asked[name] = str(client.request("statistics")["statistics"]["node"])
+                queue = {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
+                client.request("definitions.import", definitions={"queues": [queue]})
+        assert homes_of(broker.url) == asked
 
 
 def test_a_worker_that_stops_calls_nobody_who_has_gone(tmp_path: Path) -> None:

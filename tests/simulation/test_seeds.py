@@ -15,7 +15,7 @@ import pytest
 from tests.simulation.state import Violation
 from tests.simulation.world import World
 
-SEEDS = 150
+SEEDS = 100
 STEPS = 800
 #: Of the many that run in every test.
 SHORT_STEPS = 400

@@ -13,6 +13,7 @@ import pytest
 import amqp_broker
 from amqp_broker.client import Connection
 from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.fields import Table
 from amqp_broker.testing.embedded import RunningBroker
 from tests.server.test_workers import process_of
 from tests.web.http_client import Http
@@ -151,3 +152,32 @@ def test_the_api_has_them_as_a_list(http: Http, clients: list[Connection]) -> No
     for name in ("hops_out", "hops_in", "connections_moved"):
         counted = of_workers(samples, f"worker_{name}_total")
         assert [each[name] for each in found] == [counted[number] for number in "01"], name
+
+
+def test_what_a_group_has_counts_at_the_worker_that_has_it() -> None:
+    lasting = Table({"x-queue-type": "quorum"})
+    settings = {"workers": 2, "spread_groups": True, "queue_groups": QUEUES, "log_level": "warning"}
+    with amqp_broker.running(management=True, **settings) as running:  # type: ignore[arg-type]
+        with Connection.open(running.url) as connection, connection.channel() as channel:
+            channel.confirm_select()
+            for number in range(QUEUES):
+                channel.call(m.QueueDeclare(queue=f"q{number}", durable=True, arguments=lasting))
+                for _ in range(MESSAGES):
+                    channel.publish("", f"q{number}", b"x" * 100)
+            assert channel.wait_for_confirms() == []
+        http = Http(running.management_url)
+        look = metrics_of(http)
+
+        def is_whole(samples: Samples) -> bool:
+            return sum(of_workers(samples, "worker_messages").values()) == QUEUES * MESSAGES
+
+        samples = until(lambda: scrape(look, "/metrics"), is_whole)
+        assert of_workers(samples, "worker_messages") == {"0": QUEUES // 2 * MESSAGES, "1": QUEUES // 2 * MESSAGES}
+        samples = scrape(look, "/metrics/per-object")
+        indexes = {
+            dict(labels)["group"]: value for (name, labels), value in samples.items()
+            if name == "rabbitmq_raft_log_commit_index"
+        }  # fmt: skip
+        assert sorted(indexes) == [str(group) for group in range(QUEUES + 1)]
+        assert min(indexes.values()) > 0, "each group is asked about at the worker that has it"
+        http.close()

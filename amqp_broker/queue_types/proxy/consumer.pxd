@@ -9,6 +9,7 @@ cdef int _CREDIT_REST_MS
 cdef Py_ssize_t _MOST_IN_FLIGHT
 
 @cython.final
+@cython.no_gc
 cdef class ProxyDelivery(Delivery):
     cdef public ProxyConsumer delivery_owner
     cdef public unsigned int epoch

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+import cython
+
 from queues.message import Delivery, Message
 from queues.quorum.commands import How, Settle
 from queues.quorum.consumer import MOST_IN_FLIGHT
@@ -36,6 +38,8 @@ _CREDIT_REST_MS = CREDIT_REST_MS
 _MOST_IN_FLIGHT = MOST_IN_FLIGHT
 
 
+@cython.no_gc
+@cython.cclass
 class ProxyDelivery(Delivery):
     """A message that a log has assigned. holder: to which of its consumers; None once it is settled. epoch: that of the
     stream (CommandSink): afterwards it is nobody's."""

@@ -10,16 +10,14 @@ cdef class Home:
     cdef object _find_queue
     cdef object _remove_queue
     cdef Pager _pager
-    cdef object _timers
+    cdef object _background
     cdef object _clock
     cdef object _send_frame
     cdef public dict sessions
     cdef unsigned long long _executed_before
     cdef dict _awaiting
-    cdef dict _starved
-    cdef long long _retries_at
-    cdef dict _watched
-    cdef long long _looks_at
+    cdef object _starved
+    cdef object _watched
     cdef AddressBook _addresses
     cdef dict _held
     cdef public dict withheld

@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from amqp_broker.queue_types.remote.consumer_round import ConsumerRound
 from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, Taken, decode_to_home, is_batch
 from amqp_broker.queue_types.remote.home_session import HomeSession, RemoteConsumer
 from queues.classic import ClassicQueue
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from amqp_broker.links.tenants import Send
     from amqp_broker.turn.clock import TurnClock
+    from queues.background import Jobs
     from queues.message import Message
     from queues.pager import Pager
     from queues.queue import Queue
@@ -64,6 +66,7 @@ class Home:
         remove_queue: Callable[[ClassicQueue], object],
         pager: Pager,
         timers: Timers,
+        background: Jobs,
         clock: TurnClock,
         send: Send,
     ) -> None:
@@ -71,16 +74,14 @@ class Home:
         self._find_queue = find_queue
         self._remove_queue = remove_queue
         self._pager = pager
-        self._timers = timers
+        self._background = background
         self._clock = clock
         self._send_frame = send
         self.sessions: dict[str, HomeSession] = {}
         self._executed_before = 0
         self._awaiting: dict[HomeSession, None] = {}
-        self._starved: dict[RemoteConsumer, None] = {}
-        self._retries_at = 0
-        self._watched: dict[RemoteConsumer, None] = {}
-        self._looks_at = 0
+        self._starved = ConsumerRound(timers, clock, background, _MEMORY_RETRY_MS, self._feed)
+        self._watched = ConsumerRound(timers, clock, background, _LOOK_MS, self._look_at)
         self._addresses = AddressBook()
         self._held: dict[int, ClassicQueue] = {}
         self.withheld: dict[int, None] = {}
@@ -142,7 +143,7 @@ class Home:
             log.debug("a frame of session %d of %s was sent on a link that is gone", batch.session, node)
             return None
         self._close(node)
-        session = HomeSession(self, node, batch.session, self._pager)
+        session = HomeSession(self, node, batch.session, self._pager, self._background)
         self.sessions[node] = session
         if self._is_blocked:
             session.writer.put(Blocked(True))
@@ -231,32 +232,22 @@ class Home:
 
     def watch(self, consumer: RemoteConsumer) -> None:
         """It holds something and stands in no dispatcher: it does not hear of it when its queue goes."""
-        self._watched[consumer] = None
-        if self._looks_at <= self._clock.now:
-            self._looks_at = self._clock.now + _LOOK_MS
-            self._timers.at(self._looks_at, self._look_at_watched)
+        self._watched.add(consumer)
 
-    def _look_at_watched(self, now: int) -> None:
-        watched, self._watched = self._watched, {}
-        for consumer in watched:
-            if consumer.queue.is_deleted:
-                consumer.let_go()
-            elif consumer.held:
-                self.watch(consumer)
+    def _look_at(self, consumer: RemoteConsumer, now: int) -> None:
+        if consumer.queue.is_deleted:
+            consumer.let_go()
+        elif consumer.held:
+            self.watch(consumer)
 
     def is_short_of_memory(self, consumer: RemoteConsumer) -> bool:
         """What is unacknowledged cannot be paged: when memory is short, who holds much gets nothing for a while."""
         pager = self._pager
         if pager.used + pager.others_bytes <= pager.budget_bytes or len(consumer.held) < pager.unacked_allowed():
             return False
-        self._starved[consumer] = None
-        if self._retries_at <= self._clock.now:
-            self._retries_at = self._clock.now + _MEMORY_RETRY_MS
-            self._timers.at(self._retries_at, self._feed_starved)
+        self._starved.add(consumer)
         return True
 
-    def _feed_starved(self, now: int) -> None:
-        starved, self._starved = self._starved, {}
-        for consumer in starved:
-            if consumer.is_attached:
-                consumer.session.retry(consumer, now)
+    def _feed(self, consumer: RemoteConsumer, now: int) -> None:
+        if consumer.is_attached:
+            consumer.session.retry(consumer, now)

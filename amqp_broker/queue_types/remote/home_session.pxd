@@ -38,6 +38,8 @@ cdef class HomeSession:
     cdef public EffectsWriter writer
     cdef public dict consumers
     cdef public dict halted
+    cdef object _background
+    cdef Py_ssize_t _due
     cdef public long long sent
     cdef public long long taken
     cdef public unsigned long long executed

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from amqp_broker.queue_types.remote.consumer_round import AT_ONCE
 from amqp_broker.queue_types.remote.effects_codec import Count, EffectsWriter, QueueCounted, Taken
 from queues.classic import ClassicQueue
 from queues.message import Delivery, Message
@@ -43,6 +44,7 @@ from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.remote.home import Home
+    from queues.background import Jobs
     from queues.pager import Pager
 
 #: Deliveries that the other node has not taken off the link, octets of messages.
@@ -131,16 +133,18 @@ class RemoteConsumer(NumberedConsumer):
 
 class HomeSession:
     """The present session of node `peer`. halted: consumers that a window has kept waiting, in turn. is_touched: there
-    is something to send. pager: of the node's queues."""
+    is something to send. pager: of the node's queues. background: for what is done in slices."""
 
-    def __init__(self, home: Home, peer: str, session: int, pager: Pager) -> None:
+    def __init__(self, home: Home, peer: str, session: int, pager: Pager, background: Jobs) -> None:
         self.home = home
+        self._background = background
         self.pager = pager
         self.peer = peer
         self.session = session
         self.writer = EffectsWriter(session)
         self.consumers: dict[int, RemoteConsumer] = {}
         self.halted: dict[RemoteConsumer, None] = {}
+        self._due = 0  # so many of them are still to be served for the room that there is
         self.sent = 0
         self.taken = 0
         self.executed = 0
@@ -251,14 +255,25 @@ class HomeSession:
         self._go_on(now)
 
     def _go_on(self, now: int) -> None:
-        """Consumers that a window kept waiting are served in turn; who is served goes to the end."""
-        waiting, self.halted = self.halted, {}
-        while waiting and self.sent - self.taken < LINK_WINDOW_BYTES:
-            consumer = next(iter(waiting))
-            del waiting[consumer]
+        """Consumers that a window kept waiting are served in turn, the first few at once; who is served goes to the
+        end."""
+        is_going_on = self._due > 0
+        self._due = len(self.halted)
+        if not is_going_on and self._serve_some(now):
+            self._background.add(self._serve_some)
+
+    def _serve_some(self, now: int) -> bool:
+        """A slice of those who were waiting when there was room. Returns whether there are more of them, and room."""
+        halted = self.halted
+        for _ in range(min(self._due, AT_ONCE)):
+            if not halted or self.sent - self.taken >= LINK_WINDOW_BYTES:
+                self._due = 0
+                break
+            self._due -= 1
+            consumer = next(iter(halted))
+            del halted[consumer]
             self.retry(consumer, now)
-        if waiting:
-            self.halted = waiting | self.halted
+        return self._due > 0
 
     def retry(self, consumer: RemoteConsumer, now: int) -> None:
         """A consumer may have credit again."""
@@ -471,6 +486,7 @@ class HomeSession:
             consumer.queue.put_back(consumer.take_all(), now)
         self.consumers.clear()
         self.halted.clear()
+        self._due = 0
         for queue in queues:
             if not queue.is_deleted:
                 queue.dispatch(now)

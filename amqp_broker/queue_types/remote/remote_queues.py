@@ -77,7 +77,7 @@ class RemoteQueues:
         self._journal = journal
         self._is_blocked = is_blocked
         send_effects = tenants.register(FrameKind.HOME_EFFECTS, self._receive_effects)
-        self.home = Home(vhosts, find_queue, remove_queue, pager, timers, clock, send_effects)
+        self.home = Home(vhosts, find_queue, remove_queue, pager, timers, background, clock, send_effects)
         self.links: dict[str, HomeLink] = {}
         self.held: Mapping[HeldWrites, None] = {}
         self._on_synced: Callable[[int], None] | None = None
