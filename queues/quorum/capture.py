@@ -7,7 +7,8 @@ Invariants:
 1. Before a queue or a stream changes, each capture that is open is told (`Execution._is_to_change`). So what is noted
    is what was there when the capture was made, whenever that is done.
 2. Each is noted once, and what came after the capture was made never.
-3. What a turn has to note for what it changes is bounded by what it changes: each of these once a capture.
+3. What a turn has to note for what it changes is bounded by what it changes: each of these once a capture. A queue is
+   noted in one go, which costs by its pages and by what it has in hand.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from queues.stream.compacted import Compacted
 from queues.stream.places import name_stream, tails_to_seal
 from queues.stream.stream import Stream
 
-#: A slice is about so many octets (chunks_of), which takes some 100 microseconds.
+#: A slice is about so many octets (chunks_of), which takes some 100 microseconds, and the queue that is noted with it.
 SLICE_BYTES = 64 * 1024
 
 

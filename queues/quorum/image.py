@@ -369,8 +369,8 @@ def _put_location(buffer: Buffer, location: PageLocation) -> None:
 
 def chunks_of(parts: Iterable[Part], pager: Pager, slice_bytes: int, cuts: bool = False) -> Iterator[bytes | None]:
     """The image in chunks of at most CHUNK_BYTES; a record may go over several. None: a slice is over, and more comes.
-    slice_bytes: what a slice is about, where each record counts for some octets more (RECORD_BYTES). cuts: a slice ends
-    with a chunk."""
+    slice_bytes: what a slice is about, where each record counts for some octets more (RECORD_BYTES); it ends with a chunk
+    in any case. cuts: a chunk ends with it."""
     pending = bytearray()
     count = done = 0
     for part in parts:
@@ -378,16 +378,19 @@ def chunks_of(parts: Iterable[Part], pager: Pager, slice_bytes: int, cuts: bool 
         count += 1
         pending += bytes([kind]) + len(payload).to_bytes(4, "big")
         pending += payload
-        while len(pending) >= CHUNK_BYTES:
-            yield bytes(pending[:CHUNK_BYTES])
-            del pending[:CHUNK_BYTES]
         done += RECORD_BYTES + len(payload)
+        while len(pending) >= CHUNK_BYTES:
+            yield _take_chunk(pending)
+            done = 0
         if done >= slice_bytes:
             done = 0
-            yield bytes(pending) if cuts and pending else None
-            if cuts:
-                pending.clear()
+            yield _take_chunk(pending) if cuts and pending else None
     pending += bytes([Kind.END]) + b"\x00\x00\x00\x04" + count.to_bytes(4, "big")
     while pending:
-        yield bytes(pending[:CHUNK_BYTES])
-        del pending[:CHUNK_BYTES]
+        yield _take_chunk(pending)
+
+
+def _take_chunk(pending: bytearray) -> bytes:
+    chunk = bytes(memoryview(pending)[:CHUNK_BYTES])
+    del pending[:CHUNK_BYTES]
+    return chunk

@@ -363,7 +363,7 @@ class QueueGroupMachine:
         execution = self._execution
         if queue_id in execution.state or queue_id in execution.dropped or queue_id in self._installing():
             return True
-        return queue_id in self.placer.queue_ids()
+        return queue_id in self._places.queue_ids() or queue_id in self.placer.queue_ids()
 
     def has_letter(self, queue_id: int, letter: int) -> bool:
         """Whether a dead letter that the leader was told of is not known to be dispatched."""

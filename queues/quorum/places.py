@@ -32,10 +32,8 @@ from queues.stream.damaged import Damaged
 
 #: Dead places of fewer octets are worth no checkpoint.
 _DEAD_BYTES = 8 * 1024 * 1024
-
-
-#: A chunk of an export takes about as long as so many octets (chunks_of) at most: a millisecond. Who installs it takes
-#: about as long.
+#: A chunk of an export takes about as long as so many octets (chunks_of) at most, and the queue that is noted with it:
+#: one or two milliseconds where queues are small. Who installs it takes about as long.
 CUT_BYTES = 512 * 1024
 
 #: By queue.
