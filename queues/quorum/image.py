@@ -369,8 +369,8 @@ def _put_location(buffer: Buffer, location: PageLocation) -> None:
 
 def chunks_of(parts: Iterable[Part], pager: Pager, slice_bytes: int, cuts: bool = False) -> Iterator[bytes | None]:
     """The image in chunks of at most CHUNK_BYTES; a record may go over several. None: a slice is over, and more comes.
-    slice_bytes: what a slice is about, where each record counts for some octets more (RECORD_BYTES); it ends with a chunk
-    in any case. cuts: a chunk ends with it."""
+    slice_bytes: what a slice is about, where each record counts for some octets more (RECORD_BYTES); it ends with a
+    chunk in any case. cuts: a chunk ends with it."""
     pending = bytearray()
     count = done = 0
     for part in parts:

@@ -25,6 +25,8 @@ CLUSTER_CASES: list[tuple[Rule, str, int]] = [
     (cluster.sessions_are_not_fenced, "session", 1),
     (cluster.a_closed_session_keeps_what_it_holds, "session", 3),
     (cluster.declarations_are_answered_at_once, "link", 1),
+    (cluster.a_checkpoint_does_not_hear_of_changes, "power", 1),
+    (cluster.a_checkpoint_is_as_of_its_end, "power", 1),
     (cluster.letters_are_not_numbered, "election", 49),
     (cluster.nobody_is_held_to_what_others_have_seen, "amnesia", 44),
     (guests.a_guest_confirms_what_it_has_sent, "guests", 1),

@@ -14,10 +14,12 @@ from amqp_broker.metadata.stream import MetadataStream
 from amqp_broker.node import Node, Turn
 from amqp_broker.queue_types.quorum.dead_letters import DeadLetterPublisher
 from amqp_broker.queue_types.receipts import JointReceipt
-from queues.quorum import machine
+from queues.quorum import checkpoint, machine
+from queues.quorum.capture import Capture
 from queues.quorum.commands import Batch, NodeDown
 from queues.quorum.execution import Execution
 from queues.quorum.state import Origin
+from raft.checkpointing import Checkpointing
 from raft.memory import Memory
 from tests.cluster_simulation.cluster_node import ClusterNode
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -141,6 +143,31 @@ def metadata_commands_are_not_deduplicated(patch: Patch) -> None:
             apply(self, index, term, data, now)
 
     patch.setattr(metadata_machine.MetadataMachine, "apply", forgetful)
+
+
+def a_checkpoint_does_not_hear_of_changes(patch: Patch) -> None:
+    """Of what changes before its slice has come it has what is there then; slices are small, so that something does."""
+    begin = Capture.__init__
+
+    def begun(self: Capture, *arguments: Any) -> None:
+        begin(self, *arguments)
+        self._captures.remove(self)
+
+    patch.setattr(checkpoint, "SLICE_BYTES", 1)
+    patch.setattr(Capture, "__init__", begun)
+
+
+def a_checkpoint_is_as_of_its_end(patch: Patch) -> None:
+    """It counts for entries that were applied while it was made."""
+    step = Checkpointing.step
+
+    def stepped(self: Checkpointing, now: int) -> bool:
+        self.index = self._member.last_applied
+        self.term = self._member._term_applied(self.index)
+        return step(self, now)
+
+    patch.setattr(checkpoint, "SLICE_BYTES", 1)
+    patch.setattr(Checkpointing, "step", stepped)
 
 
 def nobody_is_held_to_what_others_have_seen(patch: Patch) -> None:
