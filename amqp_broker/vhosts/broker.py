@@ -353,7 +353,8 @@ class Broker:
         config = self.config
         if config.default_user and self.metadata.user(config.default_user) is None:
             password = config.default_password
-            is_brief = config.data_dir_is_temporary and not config.cluster_listen  # members that last would store it too
+            # Where members last, they would store it too.
+            is_brief = config.data_dir_is_temporary and not config.cluster_listen
             if is_brief or password == PUBLIC_PASSWORD:
                 stored = quick_hash(password, self.random_bytes)
             else:
