@@ -13,7 +13,7 @@ def test_a_broken_rule_is_noticed(rule: Rule, weather: str, seed: int, monkeypat
 
 
 WEATHERS = sorted({(weather, seed) for _, weather, seed in (*CLUSTER_CASES, *GROUP_CASES)})
-#: One seed of each weather shows that it is the rules that are noticed; the others are as the seeds of every test.
+#: One seed of each weather runs in every test: that it is the rules that are noticed. The others take long.
 FIRST = dict(reversed(WEATHERS))
 
 

@@ -202,7 +202,7 @@ async def lose_nothing(folder: Path, **settings: object) -> None:
 @pytest.mark.parametrize(
     "is_spread",
     [
-        # Groups at workers 0 alone: besides, single hosts show it in test_workers.py, and clusters in tests/kill.
+        # test_workers.py kills the processes of one host, and tests/chaos nodes whose groups are all at worker 0.
         pytest.param(False, id="groups at workers 0", marks=pytest.mark.long),
         pytest.param(True, id="spread groups"),
     ],
