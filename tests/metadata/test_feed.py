@@ -11,7 +11,7 @@ from amqp_broker.metadata.feed import FeedFollower, FeedSource, FollowedGroup
 from amqp_broker.metadata.machine import Batch, MetadataMachine
 from amqp_broker.metadata.metadata import Metadata
 from raft.errors import PeerProtocolError
-from tests.example_counts import examples
+from tests.example_counts import examples, seeds
 
 
 class Listener:
@@ -119,7 +119,7 @@ def test_who_has_missed_nothing_gets_no_state() -> None:
     assert host.heard.times_replaced <= 1
 
 
-@pytest.mark.parametrize("seed", range(examples(12)))
+@pytest.mark.parametrize("seed", seeds(range(examples(12))))
 def test_whatever_is_lost_the_follower_is_what_the_source_is(seed: int) -> None:
     chance, host = random.Random(seed), Host()
     host.commit(commands.put_vhost("/"))

@@ -36,8 +36,15 @@ def moved_so_far(broker: Broker) -> int:
         return 0
 
 
-@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
-@pytest.mark.parametrize("who", ["mover", "broker"])
+@pytest.mark.parametrize(
+    ("who", "queue_type"),
+    [
+        ("mover", "quorum"),
+        ("broker", "classic"),
+        pytest.param("mover", "classic", marks=pytest.mark.long),
+        pytest.param("broker", "quorum", marks=pytest.mark.long),
+    ],
+)
 def test_nothing_is_lost(tmp_path: Path, queue_type: str, who: str) -> None:
     with Broker(tmp_path) as broker:
         with broker.connect() as connection, connection.channel() as channel:

@@ -199,7 +199,14 @@ async def lose_nothing(folder: Path, **settings: object) -> None:
             await drain(third.url, each.queue, set(each.confirmed))
 
 
-@pytest.mark.parametrize("is_spread", [False, True], ids=["groups at workers 0", "spread groups"])
+@pytest.mark.parametrize(
+    "is_spread",
+    [
+        # test_workers.py kills the processes of one host, and tests/chaos nodes whose groups are all at worker 0.
+        pytest.param(False, id="groups at workers 0", marks=pytest.mark.long),
+        pytest.param(True, id="spread groups"),
+    ],
+)
 def test_what_was_confirmed_outlives_each_process_of_each_host(tmp_path: Path, is_spread: bool) -> None:
     asyncio.run(lose_nothing(tmp_path, spread_groups=is_spread, queue_groups=4))
 
