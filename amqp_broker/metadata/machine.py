@@ -207,7 +207,7 @@ class MetadataMachine:
         self._become(state)
         self._listener.replaced(self._index)
         if self.source is not None:
-            self.source.replaced()
+            self.source.replaced(self._index)
 
     def abort_install(self) -> None:
         """Forget what has come."""
