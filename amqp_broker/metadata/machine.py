@@ -57,7 +57,7 @@ class Source(Protocol):
     def applied_entry(self, index: int, term: int, data: bytes) -> None:
         """This one is being applied."""
 
-    def replaced(self) -> None:
+    def replaced(self, index: int) -> None:
         """Everything may differ."""
 
 
