@@ -248,6 +248,10 @@ class QueueGroup(CommandSink):
         guest = self.guest
         return self.member_leading() if guest is None else guest.leader
 
+    def written_at(self) -> str:
+        """See WriteGroup: of a guest, the process that leads. What a member is given it has on its own disk, too."""
+        return "" if self.guest is None else self.guest.leader or ""
+
     def member_leading(self) -> str | None:
         """The process that leads, as Raft knows it here."""
         leader = self.raft.leader
