@@ -533,6 +533,44 @@ def test_order_of_publication_is_order_of_the_queue(seed: int) -> None:
     assert moved
 
 
+def test_who_has_messages_under_way_to_a_group_stays() -> None:
+    """Those that others publish meanwhile do not count. The link to who leads is lost with what it had; the connection
+    would go to a third worker, whose link is there."""
+    third = "n1/2"
+    world = WorkerWorld(3, group_workers=(1, 0))
+    world.run(500)
+    client, other = world.client(A, 1), world.client(A, 1)
+    client.send(1, *[declare(name, x_queue_type="quorum", x_queue_leader_locator="balanced") for name in ("q", "r")])
+    world.run(500)
+    metadata = world.nodes[A].node.broker.metadata
+    name = next(each for each in ("q", "r") if int(metadata.queue("/", each).queue_id) % 2 == 0)  # of group 1
+    client.publish(1, name, b"first")
+    world.cut(A, B)
+    steering = world.nodes[A].node.steering
+    assert steering.wish(client.connection, third)
+    for _ in range(5):
+        other.publish(1, name, b"other")
+        world.run(10)
+    assert world.where(client) == A
+    world.link(A, B)
+    world.run(2000)
+    client.connection.steered.next_at = 0
+    other.publish(1, name, b"other")
+    world.nodes[A].turn()
+    assert steering.wish(client.connection, third)
+    for _ in range(10):
+        other.publish(1, name, b"other")
+        world.step()
+    world.run(100)
+    assert world.where(client) == third
+    client.publish(1, name, b"second")
+    world.run(300)
+    reader = world.client(A, 1)
+    reader.send(1, consume(name, no_ack=True))
+    world.run(500)
+    assert [event.body for event in reader.take() if event.body not in (b"", b"other")] == [b"first", b"second"]
+
+
 def chance_of_groups(seed: int) -> tuple[int, ...]:
     """By group, the worker that has it."""
     return tuple(random.Random(seed).choice(((), (1, 0, 2), (2, 1, 0), (1, 1, 2))))
