@@ -135,16 +135,19 @@ def test_who_publishes_moves_to_the_worker_that_leads_the_group(kind: str, at: s
         world.nodes[world.where(reader)].lose(reader)
 
 
-def test_who_publishes_to_groups_of_two_workers_stays(world: WorkerWorld) -> None:
-    world = WorkerWorld(2, group_workers=WORKERS)
+@pytest.mark.parametrize("workers", [WORKERS, ()])
+def test_who_publishes_to_groups_of_two_workers_stays_and_where_none_are_spread(workers: tuple[int, ...]) -> None:
+    """Were all groups worker 0's, it would have all the work."""
+    world = WorkerWorld(2, group_workers=workers)
     world.run(500)
     queues = declared(world, x_queue_type="quorum")
-    client = world.client("n1", 1)
+    at = "n1" if workers else "n1/1"
+    client = world.client(at, 1)
     for number in range(3 * WINDOW):
         publish(client, b"%d" % number, key=queues[1 + number % 2])
         world.step()
     world.run(500)
-    assert world.where(client) == "n1"
+    assert world.where(client) == at
 
 
 @pytest.mark.parametrize("killed", ["n1", "n1/1"])
