@@ -2,19 +2,25 @@
 
 Without the compiled modules the source is the same, and has been tried with all of them: there a part is enough to see
 whether the two forms differ. The same holds for the cases of a test, where FEW_CASES=1 says so: `make test`
-does, `make test-plain` runs them all.
+does, and takes still fewer examples; `make test-plain` runs them all.
+
+What runs once a seed does so for a part of them in every test, and for the others in `make kill-test`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
 IS_PLAIN = os.environ.get("AMQP_BROKER_PLAIN") == "1"
-_PART, _LEAST, _LEAST_CASES = 5, 10, 5
+IS_FEW = os.environ.get("FEW_CASES") == "1"
+_PART, _LEAST, _LEAST_CASES = 10 if IS_FEW else 5, 10, 2
+_PART_OF_SEEDS, _LEAST_SEEDS = 4, 5
 
 
 def examples(count: int) -> int:
@@ -24,7 +30,13 @@ def examples(count: int) -> int:
 
 def some(cases: Sequence[T]) -> list[T]:
     """Those of a test's cases that are run, from the first to the last: what is alike stands together."""
-    if os.environ.get("FEW_CASES") != "1":
+    if not IS_FEW:
         return list(cases)
     count = max(len(cases) // _PART, min(len(cases), _LEAST_CASES))
     return [cases[number * len(cases) // count] for number in range(count)]
+
+
+def seeds(numbers: range) -> list[Any]:
+    """The first of these, and the others for the tests that take long."""
+    few = max(len(numbers) // _PART_OF_SEEDS, min(len(numbers), _LEAST_SEEDS))
+    return [*numbers[:few], *(pytest.param(number, marks=pytest.mark.long) for number in numbers[few:])]

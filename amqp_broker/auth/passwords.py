@@ -53,7 +53,7 @@ def hash_password(password: str, random_bytes: RandomBytes) -> str:
 
 def quick_hash(password: str, random_bytes: RandomBytes) -> str:
     """A salted SHA-256 of the password as a text to store, made and checked in microseconds: only for what nobody can
-    steal before it is gone. An empty password gives NO_PASSWORD."""
+    steal before it is gone, or need not steal. An empty password gives NO_PASSWORD."""
     if not password:
         return NO_PASSWORD
     salt = random_bytes(_RABBIT_SALT_OCTETS)

@@ -19,6 +19,7 @@ from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.taps import RETURNED
 from amqp_broker.turn.task import Steps, Task
 from queues.quorum.effects import Refusal
+from queues.returning import PUT_BACK, runs_by_queue
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
@@ -29,12 +30,8 @@ if TYPE_CHECKING:
 
 #: So many deliveries at a time, the settled ones among them included, are few enough to be settled at once.
 FEW = 2000
-#: So many are acknowledged or refused, and put back, in a slice.
+#: So many are acknowledged or refused in a slice.
 _SETTLED = 256
-_PUT_BACK = 128
-#: What one of thousands of channels holds is joined with what others do, so many of them, if it is not more than this.
-_JOINED = 32
-_SHORT = 64
 #: A queue is waited for so long at most, milliseconds: a log without a majority takes nothing, and who closes a channel
 #: is not to wait for that.
 _PATIENCE_MS = 50
@@ -139,34 +136,11 @@ def _put_back(
     """channel: whose consumers have credit for others then."""
     if leaving is not None:
         yield from _depart(services, (yield from leaving))
-    runs: dict[Queue, list[list[Delivery]]] = {}  # of each queue, from the last delivery to the first
-    loose: dict[Queue, list[list[Delivery]]] = {}  # short ones, that stand behind those
-    for entries in held:
-        by_queue: dict[Queue, list[Delivery]] = {}
-        while entries:
-            for entry in reversed(entries[-_SETTLED:]):
-                if entry is not None:
-                    by_queue.setdefault(entry.consumer.queue, []).append(entry)
-            del entries[-_SETTLED:]
-            yield None
-        for queue, run in by_queue.items():
-            short = loose.setdefault(queue, [])
-            if len(run) <= _SHORT:
-                short.append(run)
-            if short and (len(run) > _SHORT or len(short) == _JOINED):
-                runs.setdefault(queue, []).append(queue.join_returns(short))
-                loose[queue] = []
-                yield None
-            if len(run) > _SHORT:
-                runs.setdefault(queue, []).append(run)
-    for queue, short in loose.items():
-        if short:
-            runs.setdefault(queue, []).append(short[0] if len(short) == 1 else queue.join_returns(short))
-            yield None
+    runs = yield from runs_by_queue(held)
     for queue, found in runs.items():
         deliveries = queue.begin_return(found)
         untaken = 0
-        while some := list(islice(deliveries, _PUT_BACK)):
+        while some := list(islice(deliveries, PUT_BACK)):
             if channel is not None:
                 if channel.is_traced:
                     channel.trace_settled(RETURNED, some)

@@ -183,8 +183,9 @@ class Channel:
         try:
             self.wait_until(lambda: len(self._replies) >= most, deadline, f"the replies to {most} basic.get")
         except ClientTimeout as error:
-            self._error = ChannelClosed(f"channel {self.number} was given up: {error}; open another one")
-            raise
+            late = ClientTimeout(f"{error}; {len(self._replies)} have arrived")
+            self._error = ChannelClosed(f"channel {self.number} was given up: {late}; open another one")
+            raise late from None
         replies = [self._replies.popleft() for _ in range(most)]
         return [reply for reply in replies if isinstance(reply, Delivery)]
 

@@ -75,6 +75,7 @@ class PeekVerb:
         if where is None:
             raise precondition(f"queue '{queue.name}' has no leader now: ask again when a majority of its nodes is up")
         if not where:
+            yield None
             return (yield from self._answer(queue, wish))
         answer = yield self._peers.ask(where, "peek", request.fields, request.asker)
         if answer is None:

@@ -84,13 +84,17 @@ class RouteTest:
             asker.check(ADMINISTRATOR)
             if self._metadata.user(user) is None:
                 raise not_found("user", user)
+        yield None
         asked = _read(request)
+        yield None
         entry = vhost.router.get(asked.exchange)
         if entry is None:
             raise not_found("exchange", asked.exchange, name)
         route = vhost.router.route(asked.exchange, asked.routing_keys, asked.facts)
+        yield None
         exchanges, left_out = yield from _walk(vhost, entry, asked)
         queues = yield from self._queues(vhost, route.queues, asked)
+        yield None
         refusal = refusal_of(self._metadata, user, name, entry, asked.routing_keys)
         return {
             "user": user,
@@ -115,11 +119,10 @@ class RouteTest:
                 yield None
         yield counts.asked()
         found = []
-        for number, queue in enumerate(shown):
+        for queue in shown:
+            yield None
             if not queue.is_deleted:
                 found.append(prospects_of(queue, asked.size, asked.expiration))
-            if number % _SLICE == _SLICE - 1:
-                yield None
         return found
 
 
@@ -172,6 +175,7 @@ def _walk(vhost: VHost, first: ExchangeEntry, asked: Asked) -> Steps:
         destinations = [] if waits else list(
             dict.fromkeys(entry.exchange.reached_by_all(asked.routing_keys, asked.facts))
         )  # fmt: skip
+        yield None
         takes_alternate = not destinations and not waits and entry.alternate is not None
         following = [(each.name, "binding") for each in destinations if each.kind == EXCHANGE]
         if takes_alternate:

@@ -11,6 +11,7 @@ Invariant: whatever a request says, it is answered, with an error at worst: it n
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
@@ -222,6 +223,7 @@ class System:
                 yield None
         octets = _octets_of(said)
         if len(octets) > 1:
+            yield None
             octets = yield from cut_to(octets, channel.connection.frame_max - FRAME_OVERHEAD)
         if verb in PATIENT:
             yield None  # to send it takes its time, too
@@ -276,7 +278,7 @@ class System:
     def _list_queues(self, request: Request) -> Steps:
         vhost, broker = self._administration.vhost(request), self._broker
         counts = RemoteCounts(broker.timers, self._clock.now)
-        queues: list[Queue] = []
+        queues: deque[Queue] = deque()
         last: str | None = None
         while names := vhost.queue_names.after(last, _SLICE):
             for name in names:
@@ -287,12 +289,15 @@ class System:
             yield None
         yield counts.asked()
         rows = JsonChunks("[]")
-        for number, queue in enumerate(queues):
+        while queues:
+            queue = queues.popleft()
             if not queue.is_deleted:
                 rows.add(encode_value(queue_statistics(queue, self._clock.now)))
-            if number % _SLICE == 0:
+            if len(queues) % _SLICE == 0:
                 yield None
-        return {"queues": rows, "delayed": delayed_statistics(vhost)}
+        delayed = delayed_statistics(vhost)
+        yield None
+        return {"queues": rows, "delayed": delayed}
 
 
 def _octets_of(said: JsonObject) -> list[bytes]:

@@ -85,8 +85,12 @@ class FeedSource:
         applied = self._applied()
         if index >= applied:  # what is committed stays: this worker is to come to where that one is
             self._followers[name] = _Following(None, applied)
-            return
-        self._followers[name] = following = _Following(self._machine.export(), applied)
+        else:
+            self._begin_whole(name, applied)
+
+    def _begin_whole(self, name: str, index: int) -> None:
+        """Send the state, which is that of `index`."""
+        self._followers[name] = following = _Following(self._machine.export(), index)
         self._send(name, _frame(_BEGIN))
         self._send_chunk(name, following)
 
@@ -116,10 +120,11 @@ class FeedSource:
             if self._followers:
                 self._tell(_frame(_REACHED, index))
 
-    def replaced(self) -> None:
-        """Another member's state has taken the place of this worker's: followers get it whole."""
+    def replaced(self, index: int) -> None:
+        """Another member's state, that of `index`, has taken the place of this worker's: followers get it whole. The
+        log is not there yet."""
         for name in self.followers:
-            self._begin(name, 0)
+            self._begin_whole(name, index)
 
     def _tell(self, frame: bytes) -> None:
         for name, following in self._followers.items():

@@ -57,7 +57,7 @@ class Source(Protocol):
     def applied_entry(self, index: int, term: int, data: bytes) -> None:
         """This one is being applied."""
 
-    def replaced(self) -> None:
+    def replaced(self, index: int) -> None:
         """Everything may differ."""
 
 
@@ -207,7 +207,7 @@ class MetadataMachine:
         self._become(state)
         self._listener.replaced(self._index)
         if self.source is not None:
-            self.source.replaced()
+            self.source.replaced(self._index)
 
     def abort_install(self) -> None:
         """Forget what has come."""

@@ -58,6 +58,7 @@ NODE = "Node"
 #: What an entry of a log holds besides a message's body and header, octets, generously; or many small messages.
 ENTRY_ROOM_BYTES = 2 * MIB
 
+PUBLIC_PASSWORD = "guest"  # that of RabbitMQ's first user, which everybody knows
 TEMPORARY_PREFIX = "amqp-broker-"  # how the name of a temporary data folder begins
 LOOPBACK_HOSTS = ("localhost", "::1")
 
@@ -185,7 +186,7 @@ class Config(ClusterConfig):
     default_user: str = setting(TEXT, "guest", SECURITY, "The administrator made in an empty data folder.")
     default_password: str = setting(
         SECRET,
-        "guest",
+        PUBLIC_PASSWORD,
         SECURITY,
         "Its password. Prefer the environment or the file: flags show in the process list.",
     )
@@ -739,7 +740,7 @@ class Config(ClusterConfig):
                 f"message goes from node to node in one frame; raise cluster_frame_max, and peer_buffer_limit with it",
             )
         is_open = any(not is_loopback(address.host) for address in self.listen + self.tls_listen)
-        if is_open and self.default_password == "guest" and self.default_user not in self.loopback_users:
+        if is_open and self.default_password == PUBLIC_PASSWORD and self.default_user not in self.loopback_users:
             raise self._refuse(
                 "loopback_users",
                 f"a list with {self.default_user}, whose password everybody knows; or set default_password",

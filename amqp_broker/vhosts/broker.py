@@ -36,7 +36,7 @@ from amqp_broker.routing.reply_to import ReplyConsumers
 from amqp_broker.routing.taps import NodeTaps
 from amqp_broker.routing.unroutable import UnroutableRing
 from amqp_broker.routing.vhost import VHost
-from amqp_broker.settings.config import Config
+from amqp_broker.settings.config import PUBLIC_PASSWORD, Config
 from amqp_broker.settings.workers import node_of_worker, worker_name
 from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.task import Steps, Task
@@ -353,7 +353,9 @@ class Broker:
         config = self.config
         if config.default_user and self.metadata.user(config.default_user) is None:
             password = config.default_password
-            if config.data_dir_is_temporary and not config.cluster_listen:  # members that last would store it too
+            # Where members last, they would store it too.
+            is_brief = config.data_dir_is_temporary and not config.cluster_listen
+            if is_brief or password == PUBLIC_PASSWORD:
                 stored = quick_hash(password, self.random_bytes)
             else:
                 stored = yield self.hashing.hash(NewPassword(password, self.random_bytes))

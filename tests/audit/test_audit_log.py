@@ -14,6 +14,7 @@ from amqp_broker.audit.refused import MOST_KINDS, PERIOD_MS
 from amqp_broker.management.access import LOOKING
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from tests.example_counts import seeds
 from tests.management.users import USER, TaggedDesk, add_user, log_in
 from tests.node.node_driver import Client, NodeDriver, small_config
 from tests.node.system_service import SystemService
@@ -276,7 +277,7 @@ def test_a_line_that_a_crash_has_cut_is_removed() -> None:
     assert [line["name"] for line in lines_of(driver)] == ["a", "b"]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(range(40)))
 def test_a_crash_at_any_moment_leaves_whole_lines(seed: int) -> None:
     """What an append has returned from is there, whole; of the one that was going on any part."""
     chance = random.Random(seed)

@@ -12,8 +12,6 @@ import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-import pytest
-
 from tests.house.sources import tree_of
 
 ROOT = Path(__file__).parents[2]
@@ -63,11 +61,11 @@ def test_there_are_hot_modules() -> None:
     assert len(HOT) > 5
 
 
-@pytest.mark.parametrize("path", HOT, ids=module_of)
-def test_a_quotient_is_no_integer_where_it_is_compiled(path: Path) -> None:
+def test_a_quotient_is_no_integer_where_it_is_compiled() -> None:
     """`a / b` of C integers is cut in a compiled module, and a delay of 20 ms is none."""
     quotients = [
-        ast.unparse(node)
+        f"{path}:{node.lineno}: {ast.unparse(node)}"
+        for path in HOT
         for node in ast.walk(tree_of(path.with_suffix(".py")))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
         if not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, float))
@@ -75,18 +73,18 @@ def test_a_quotient_is_no_integer_where_it_is_compiled(path: Path) -> None:
     assert not quotients, "divide by a float constant, or use //"
 
 
-@pytest.mark.parametrize("path", HOT, ids=module_of)
-def test_nothing_is_out_of_reach_where_it_is_compiled(path: Path) -> None:
+def test_nothing_is_out_of_reach_where_it_is_compiled() -> None:
     """Behind an `if cython.compiled` that returns, Cython warns of unreachable code unless it is in the `else`."""
     blocks = [
-        block
+        (path, block)
+        for path in HOT
         for node in ast.walk(tree_of(path.with_suffix(".py")))
         for block in (getattr(node, "body", None), getattr(node, "orelse", None))
         if isinstance(block, list)
     ]
     out_of_reach = [
-        f"line {each.lineno}"
-        for block in blocks
+        f"{path}:{each.lineno}"
+        for path, block in blocks
         for each in block[:-1]
         if isinstance(each, ast.If) and ast.unparse(each.test) == "cython.compiled"
         if isinstance(each.body[-1], ast.Return | ast.Raise) and not each.orelse
@@ -118,24 +116,27 @@ def functions_of(path: Path) -> dict[tuple[str, str], ast.FunctionDef]:
     return found
 
 
-@pytest.mark.parametrize("path", HOT, ids=module_of)
-def test_what_is_typed_is_there(path: Path) -> None:
-    """A type for a variable that has another name by now is passed over in silence, and the variable is an object."""
+def strangers_of(path: Path) -> list[str]:
+    """What a .pxd has types for, and its source does not name."""
     text = path.read_text()
     functions = functions_of(path.with_suffix(".py"))
     strangers = []
-    assert len(TYPED_LOCALS.findall(text)) == text.count("@cython.locals("), "one is not understood"
+    assert len(TYPED_LOCALS.findall(text)) == text.count("@cython.locals("), f"one of {path} is not understood"
     for found in TYPED_LOCALS.finditer(text):
         classes = [each[1] for each in CLASS.finditer(text, 0, found.start())]
         function = functions[classes[-1] if found[1] else "", found[3]]
         typed = {each.partition("=")[0].strip() for each in found[2].split(",") if "=" in each}
-        strangers += [f"{found[3]}: {name}" for name in sorted(typed - names_set_in(function))]
-    assert not strangers
+        strangers += [f"{path}: {found[3]}: {name}" for name in sorted(typed - names_set_in(function))]
+    return strangers
 
 
-@pytest.mark.parametrize("path", HOT, ids=module_of)
-def test_every_pxd_has_its_source(path: Path) -> None:
-    assert path.with_suffix(".py").exists()
+def test_what_is_typed_is_there() -> None:
+    """A type for a variable that has another name by now is passed over in silence, and the variable is an object."""
+    assert not [each for path in HOT for each in strangers_of(path)]
+
+
+def test_every_pxd_has_its_source() -> None:
+    assert not [path for path in HOT if not path.with_suffix(".py").exists()]
 
 
 def test_all_or_none_are_compiled() -> None:
@@ -156,10 +157,14 @@ def test_a_machine_that_can_compile_has_compiled() -> None:
     assert "failed" not in reason, reason
 
 
-@pytest.mark.parametrize("path", [path for path in HOT if compiled_file(path).exists()], ids=module_of)
-def test_no_compiled_module_is_older_than_its_source(path: Path) -> None:
-    compiled = compiled_file(path).stat().st_mtime
-    assert compiled >= max(path.stat().st_mtime, path.with_suffix(".py").stat().st_mtime), "run `make setup`"
+def test_no_compiled_module_is_older_than_its_source() -> None:
+    older = [
+        path
+        for path in HOT
+        if (compiled := compiled_file(path)).exists()
+        and compiled.stat().st_mtime < max(path.stat().st_mtime, path.with_suffix(".py").stat().st_mtime)
+    ]
+    assert not older, "run `make setup`"
 
 
 def test_nothing_compiled_is_left_of_a_module_that_is_not_hot() -> None:
@@ -195,11 +200,11 @@ def test_some_classes_are_kept_from_the_collector() -> None:
     assert any(NO_GC_DECLARED.search(path.read_text(encoding="utf-8")) for path in HOT)
 
 
-@pytest.mark.parametrize("path", HOT, ids=module_of)
-def test_the_collector_does_not_know_what_is_declared_so(path: Path) -> None:
+def test_the_collector_does_not_know_what_is_declared_so() -> None:
     """Cython takes the word of the source alone, and says nothing of one in the .pxd that the source has not."""
-    declared = NO_GC_DECLARED.findall(path.read_text(encoding="utf-8"))
-    assert NO_GC_MADE.findall(path.with_suffix(".py").read_text(encoding="utf-8")) == declared
-    module = importlib.import_module(module_of(path))
-    if (module.__file__ or "").endswith(SUFFIX):
-        assert not [name for name in declared if getattr(module, name).__flags__ & HAVE_GC]
+    for path in HOT:
+        declared = NO_GC_DECLARED.findall(path.read_text(encoding="utf-8"))
+        assert NO_GC_MADE.findall(path.with_suffix(".py").read_text(encoding="utf-8")) == declared, path
+        module = importlib.import_module(module_of(path))
+        if (module.__file__ or "").endswith(SUFFIX):
+            assert not [name for name in declared if getattr(module, name).__flags__ & HAVE_GC], path

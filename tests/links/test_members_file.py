@@ -11,6 +11,7 @@ import pytest
 from amqp_broker.links.members_file import MEMBERS_FILE, KnownMembers, read_members, write_members
 from amqp_broker.settings.kinds import parse_members
 from storage.errors import StorageError
+from tests.example_counts import seeds
 from tests.simulation.simulated_disk import SimulatedDisk
 
 TWO = KnownMembers("n1", parse_members("n1=127.0.0.1:7101,n2=[::1]:7102"), joins=False)
@@ -69,7 +70,7 @@ def test_the_first_version_is_read() -> None:
     assert read_members(disk) == TWO
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20)))
 def test_it_outlives_a_crash_as_it_was_or_as_it_is(seed: int) -> None:
     disk = SimulatedDisk(random.Random(seed))
     write_members(disk, TWO)

@@ -11,7 +11,7 @@ from amqp_broker.metadata.feed import FeedFollower, FeedSource, FollowedGroup
 from amqp_broker.metadata.machine import Batch, MetadataMachine
 from amqp_broker.metadata.metadata import Metadata
 from raft.errors import PeerProtocolError
-from tests.example_counts import examples
+from tests.example_counts import examples, seeds
 
 
 class Listener:
@@ -119,7 +119,27 @@ def test_who_has_missed_nothing_gets_no_state() -> None:
     assert host.heard.times_replaced <= 1
 
 
-@pytest.mark.parametrize("seed", range(examples(12)))
+def test_who_follows_an_empty_worker_0_gets_the_state_that_this_is_given() -> None:
+    """A worker 0 whose folder was lost comes back as a new member: its log is put in place behind its state."""
+    host, member = Host(), Host()
+    host.connect()
+    host.settle()
+    member.commit(commands.put_vhost("/"))
+    for number in range(3):
+        member.commit(declare(number))
+    chunks = list(member.machine.export())
+    host.machine.begin_install()
+    for chunk in chunks:
+        host.machine.install_chunk(chunk)
+    host.machine.end_install()
+    host.index, host.number = member.index, member.number
+    host.source.reach(host.index)
+    host.commit(declare(3))
+    host.settle()
+    assert host.is_same()
+
+
+@pytest.mark.parametrize("seed", seeds(range(examples(12))))
 def test_whatever_is_lost_the_follower_is_what_the_source_is(seed: int) -> None:
     chance, host = random.Random(seed), Host()
     host.commit(commands.put_vhost("/"))
@@ -134,7 +154,7 @@ def test_whatever_is_lost_the_follower_is_what_the_source_is(seed: int) -> None:
             case 4:
                 host.commit(commands.delete_queue("/", f"q{number - 2}", number - 1))
             case 5 if chance.random() < 0.1:
-                host.source.replaced()
+                host.source.replaced(host.index)
             case _:
                 host.step()
     host.connect()

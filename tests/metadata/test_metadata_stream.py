@@ -13,6 +13,7 @@ from amqp_broker.metadata.entities import BindingRecord
 from amqp_broker.metadata.machine import Batch, MetadataMachine
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.stream import BATCH_COMMANDS, RESEND_MS, SETTLE_MS, MetadataStream
+from tests.example_counts import seeds
 
 
 def command(number: int) -> Command:
@@ -174,7 +175,7 @@ class _Machine(MetadataMachine):
         raise AssertionError
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(range(30)))
 def test_whatever_is_lost_or_comes_twice_each_command_is_applied_once(seed: int) -> None:
     """Batches are lost, and committed more than once and late; leaders come and go."""
     chance = random.Random(seed)

@@ -94,7 +94,11 @@ def read_all(url: str) -> tuple[list[bytes], list[bytes]]:
             continue
 
 
-@pytest.mark.parametrize(("verb", "fault"), [("move", "handed over"), ("move", "killed"), ("replay", "killed")])
+#: Both verbs and both faults; the one of the three that adds no other is for the tests that take long.
+CASES = [("move", "handed over"), pytest.param("move", "killed", marks=pytest.mark.long), ("replay", "killed")]
+
+
+@pytest.mark.parametrize(("verb", "fault"), CASES)
 async def test_nothing_is_lost(tmp_path: Path, verb: str, fault: str) -> None:
     cluster = Cluster(tmp_path, Random(str(tmp_path)))
     try:

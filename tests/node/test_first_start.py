@@ -81,3 +81,12 @@ def test_a_member_that_goes_has_the_slow_hash_of_those_that_stay() -> None:
     user = driver.node.broker.metadata.user("admin")
     assert user is not None
     assert user.password_hash.startswith("scrypt$")
+
+
+def test_a_password_that_everybody_knows_is_not_worth_a_slow_hash() -> None:
+    driver = NodeDriver(small_config())
+    user = driver.node.broker.metadata.user("guest")
+    assert user is not None
+    assert user.password_hash.startswith("rabbit-sha256$")
+    assert verify_password("guest", user.password_hash)
+    assert not verify_password("Guest", user.password_hash)

@@ -12,7 +12,7 @@ import pytest
 from amqp_broker.connection.steering import ANSWER_MS, MOST_MOVES, SOCKET_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
-from tests.example_counts import examples
+from tests.example_counts import examples, seeds
 from tests.node.node_driver import Client, consume, declare, frame_octets, publish_octets
 from tests.node.worker_world import SocketClient, WorkerWorld
 from tests.simulation.settings import USER
@@ -470,7 +470,7 @@ def split(octets: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("are_lasting", [False, True])
-@pytest.mark.parametrize("seed", range(examples(40)))
+@pytest.mark.parametrize("seed", seeds(range(examples(40))))
 def test_moves_at_every_border_are_not_seen(seed: int, are_lasting: bool) -> None:
     staying, moving = Traffic(seed, False, are_lasting), Traffic(seed, True, are_lasting)
     for each in (staying, moving):
@@ -488,7 +488,7 @@ def test_the_traffic_meets_moves(are_lasting: bool) -> None:
     assert sum(each.times_moved for each in moving) > 40
 
 
-@pytest.mark.parametrize("seed", range(examples(40)))
+@pytest.mark.parametrize("seed", seeds(range(examples(40))))
 def test_order_of_publication_is_order_of_the_queue(seed: int) -> None:
     """Nobody waits for anything: publishes are under way to three workers and the groups of three while the connection
     moves."""

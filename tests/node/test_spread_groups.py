@@ -10,6 +10,7 @@ from amqp_broker.connection.steering import HELD_MS
 from amqp_broker.flow.steered import WINDOW
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from amqp_broker.queue_types.quorum.guest_counts import COUNT_MS
 from storage.errors import StorageError
 from tests.node.node_driver import Client, NodeDriver, declare, small_config
 from tests.node.system_service import SystemService
@@ -213,6 +214,34 @@ def test_queues_are_in_all_groups_while_nobody_is_known_to_lead_some(world: Work
     assert client.names() == ["queue.declare-ok"] * len(queues)
     groups = [group_of(world, queue) for queue in queues]
     assert groups.count(1) == groups.count(2)
+
+
+def test_a_queue_is_not_said_to_be_empty_before_who_leads_it_was_found(world: WorkerWorld) -> None:
+    """As a client asks that comes back right after a start. In vain, it waits once: nobody else does."""
+    queue = declared(world, x_queue_type="quorum")[1]
+    client = confirming(world, "n1")
+    publish(client, b"one", b"two", key=queue)
+    world.run(300)
+    assert confirmed(client) == 2
+    world.revive("n1", world.kill("n1"))
+    assert group(world, "n1", 1).leader is None
+    assert told_count(world, queue, COUNT_MS) == 2
+    world.revive("n1", world.kill("n1"))
+    world.cut("n1", "n1/1")
+    assert told_count(world, queue, COUNT_MS + 100) == 0, "in vain"
+    assert told_count(world, queue, 20) == 0, "at once"
+    world.heal()
+    world.run(4000)
+    assert told_count(world, queue, 300) == 2
+
+
+def told_count(world: WorkerWorld, queue: str, within_ms: int) -> int:
+    """As a passive declaration at worker 0 says within this time."""
+    client = world.client("n1", 1)
+    client.send(1, methods.QueueDeclare(0, queue, True, False, False, False, False, Table({})))
+    world.run(within_ms)
+    (said,) = client.take()
+    return int(said.method.message_count)
 
 
 def test_the_status_says_who_has_a_group_and_what_that_one_says_of_it(world: WorkerWorld) -> None:

@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from tests.example_counts import seeds
 from tests.node.node_driver import declare
 from tests.queue_types.link_world import LinkWorld, Node, RemoteClient
 
@@ -170,7 +171,7 @@ class Traffic:
             assert node.link.backlog_bytes == 0
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(range(40)))
 def test_random_traffic(seed: int) -> None:
     traffic = Traffic(seed)
     for _ in range(STEPS):

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from queues.dispatcher import Dispatcher
+from tests.example_counts import seeds
 from tests.queues.queue_world import Client
 
 
@@ -52,7 +53,7 @@ class Lists:
 
 
 @pytest.mark.parametrize("is_single_active", [False, True])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20)))
 def test_it_serves_whom_lists_would_serve(seed: int, is_single_active: bool) -> None:
     chance = random.Random(seed)
     dispatcher, lists = Dispatcher(is_single_active), Lists(is_single_active)

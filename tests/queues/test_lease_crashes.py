@@ -7,6 +7,7 @@ import random
 import pytest
 
 from queues import leases
+from tests.example_counts import seeds
 from tests.queues.lease_life import Life
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 
@@ -54,7 +55,7 @@ def test_a_crash_at_every_write_loses_and_doubles_nothing() -> None:
     assert life.released >= 20
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(range(25)))
 def test_random_lives_with_crashes(seed: int) -> None:
     chance = random.Random(seed)
     disk = SimulatedDisk(chance)

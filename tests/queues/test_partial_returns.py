@@ -10,6 +10,7 @@ import pytest
 
 from queues.message import Entry
 from queues.ready import Ready, _merged
+from tests.example_counts import seeds
 from tests.processor_time import processor_time
 from tests.queues.queue_world import World, message_named, name_of
 from tests.queues.test_large_releases import PLAIN
@@ -27,7 +28,7 @@ def popped(count: int) -> tuple[Ready, list[Entry]]:
     return found, [entry for entry in entries if entry is not None]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20)))
 def test_they_stand_where_they_stood(seed: int) -> None:
     chance = random.Random(seed)
     found, entries = popped(300)
@@ -93,7 +94,7 @@ def test_what_lies_far_apart_does_not_cost_what_lies_between(places: tuple[float
     assert sequences == sorted(sequences)
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(range(50)))
 def test_they_are_put_between_others_wherever_they_belong(seed: int) -> None:
     chance = random.Random(seed)
     size = chance.choice([5, 40, 400, 2000])

@@ -362,4 +362,5 @@ def test_a_removed_node_that_starts_again_says_so_once_and_ends(workers: int, tm
         for node, known in zip((first, second), before, strict=True):
             others = [line for line in node.logs[known:].splitlines() if "its consumers go" not in line]
             assert len([line for line in others if "is told that it is no member" in line]) <= 1
-            assert len(others) <= 3, others
+            # Linked, told, lost, and not reached, as it came; not one more for each time that it comes again.
+            assert len(others) <= 4, others

@@ -17,6 +17,7 @@ from amqp_broker.links.peer_frames import FRAME_OVERHEAD, PING
 from amqp_broker.server.peers import FIRST_DELAY_S, LONGEST_DELAY_S, Backoff
 from amqp_broker.server.sockets import bind_all
 from amqp_broker.settings.kinds import Address, MemberAddress
+from tests.example_counts import seeds
 from tests.links.link_pair import frames_of
 from tests.server.peer_cluster import HandPeer, Place, linked, listeners, places, rest_of, running
 
@@ -72,7 +73,7 @@ async def test_whoever_starts_later_is_found() -> None:
             await linked(first, second)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20)))
 async def test_nodes_that_dial_each_other_at_once_agree_on_one_link(seed: int) -> None:
     """Whatever came when, both ends have the same link in the end, and it works."""
     first, second = places("n1", "n2")

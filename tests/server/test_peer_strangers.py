@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.example_counts import seeds
 from tests.links.link_pair import frames_of
 from tests.server.peer_cluster import HandPeer, LogWatch, Place, connect, linked, places, rest_of, running
 
@@ -89,7 +90,7 @@ async def test_a_changed_frame_ends_the_link(caplog: pytest.LogCaptureFixture) -
     assert "a frame of 'n2' was changed on its way" in caplog.text
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(range(12)))
 async def test_octets_of_chance_on_an_open_link_end_it(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     """In place of a frame, behind one, cut anywhere; a beginning of what was sent before is heard, and nothing else."""
     chance = random.Random(seed)

@@ -15,6 +15,7 @@ import aio_pika
 import pika
 import pytest
 import trustme
+from aio_pika.abc import AbstractIncomingMessage
 
 import amqp_broker
 from amqp_broker.system_client import SystemClient
@@ -90,6 +91,9 @@ def test_consumers_and_publishers_end_up_where_their_queues_are(arguments: dict[
 
 
 def test_nobody_moves_where_steering_is_off() -> None:
+    async def settle(message: AbstractIncomingMessage) -> None:
+        await message.ack()
+
     async def stay(url: str) -> None:
         homes = await declare(url)
         connections = [await connect(url, f"{number}") for number in range(6)]
@@ -97,7 +101,7 @@ def test_nobody_moves_where_steering_is_off() -> None:
         for connection in connections:
             channel = await connection.channel()
             for name in homes:
-                await (await channel.get_queue(name, ensure=False)).consume(lambda message: message.ack())
+                await (await channel.get_queue(name, ensure=False)).consume(settle)
         after = places_of(url)
         assert {name: after[name] for name in map(str, range(6))} == {name: before[name] for name in map(str, range(6))}
         for connection in connections:

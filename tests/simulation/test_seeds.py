@@ -12,17 +12,20 @@ import sys
 
 import pytest
 
+from tests.example_counts import seeds
 from tests.simulation.state import Violation
 from tests.simulation.world import World
 
 SEEDS = 100
 STEPS = 800
-#: Of the many that run in every test.
+#: Of the many of which half run in every test.
 SHORT_STEPS = 400
-_CHUNK = 25
+_CHUNK = 10
 
 
-@pytest.mark.parametrize("first", range(1, SEEDS + 1, _CHUNK), ids=lambda first: f"{first} to {first + _CHUNK - 1}")
+@pytest.mark.parametrize(
+    "first", seeds(range(1, SEEDS + 1, _CHUNK)), ids=lambda first: f"{first} to {first + _CHUNK - 1}"
+)
 def test_no_seed_finds_a_violation(first: int) -> None:
     failures = []
     for seed in range(first, first + _CHUNK):
@@ -44,7 +47,7 @@ _FOUND = {
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, id=f"{seed}: {cause}") for cause, seeds in _FOUND.items() for seed in seeds]
+    "seed", [pytest.param(seed, id=f"{seed}: {cause}") for cause, found in _FOUND.items() for seed in found]
 )
 def test_a_seed_that_has_found_an_error_of_the_broker(seed: int) -> None:
     """Their causes are cases in tests/node/test_found_by_simulation.py and tests/queues/test_recovery.py."""

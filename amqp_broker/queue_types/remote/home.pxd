@@ -16,6 +16,7 @@ cdef class Home:
     cdef public dict sessions
     cdef unsigned long long _executed_before
     cdef dict _awaiting
+    cdef dict _leaving
     cdef object _starved
     cdef object _watched
     cdef AddressBook _addresses
@@ -27,9 +28,9 @@ cdef class Home:
     cdef public dict touched
 
     cpdef void receive_commands(self, str node, bytes payload, long long now) except *
-    @cython.locals(session=HomeSession)
-    cdef int _run(self, str node, BatchReader batch, long long now) except -1
-    cdef HomeSession _open(self, str node, BatchReader batch)
+    @cython.locals(session=HomeSession, batch=BatchReader)
+    cdef void _run(self, str node, bytes payload, long long now) except *
+    cdef HomeSession _open(self, str node, unsigned long long number)
     @cython.locals(session=HomeSession)
     cdef void _close(self, str node) except *
     @cython.locals(session=HomeSession, touched=dict)

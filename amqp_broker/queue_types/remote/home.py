@@ -9,18 +9,21 @@ session is confirmed, fetches, counts and is delivered goes to it in order, in f
 Invariants:
 1. A persistent publish is confirmed after the journal is synced past it, and everything behind it after that.
 2. A frame of an older session, or of one that did not begin on this link, changes nothing.
-3. What comes before this node knows its queues waits until it does; that is at most what a node may have in flight.
+3. What comes before this node knows its queues, or before a node's last session has left them, waits for that; it is at
+   most what a node may have in flight.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.queue_types.remote.consumer_round import ConsumerRound
 from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, Taken, decode_to_home, is_batch
 from amqp_broker.queue_types.remote.home_session import HomeSession, RemoteConsumer
+from amqp_broker.turn.task import Task
 from queues.classic import ClassicQueue
 from queues.page import AddressBook
 from queues.quorum.batch_reader import BatchReader
@@ -80,6 +83,7 @@ class Home:
         self.sessions: dict[str, HomeSession] = {}
         self._executed_before = 0
         self._awaiting: dict[HomeSession, None] = {}
+        self._leaving: dict[str, HomeSession] = {}
         self._starved = ConsumerRound(timers, clock, background, _MEMORY_RETRY_MS, self._feed)
         self._watched = ConsumerRound(timers, clock, background, _LOOK_MS, self._look_at)
         self._addresses = AddressBook()
@@ -100,6 +104,10 @@ class Home:
     def start(self, now: int) -> None:
         """The queues of this node are there."""
         self._is_started = True
+        self._receive_early(now)
+
+    def _receive_early(self, now: int) -> None:
+        """What came before it could be executed, as far as it can be now."""
         early, self._early = self._early, []
         for node, payload in early:
             try:
@@ -110,12 +118,12 @@ class Home:
 
     def receive_commands(self, node: str, payload: bytes, now: int) -> None:
         """A frame from another node. Raises PeerProtocolError."""
-        if not self._is_started:
+        if not self._is_started or node in self._leaving:
             self._early.append((node, payload))
             return
         try:
             if is_batch(payload):
-                self._run(node, BatchReader(payload, self._addresses), now)
+                self._run(node, payload, now)
                 return
             frame = decode_to_home(payload)
         except Malformed as error:
@@ -128,22 +136,26 @@ class Home:
         elif isinstance(frame, Taken):
             session.take(frame, now)
 
-    def _run(self, node: str, batch: BatchReader, now: int) -> None:
+    def _run(self, node: str, payload: bytes, now: int) -> None:
+        batch = BatchReader(payload, self._addresses)
         if batch.origin != node:
             raise PeerProtocolError(f"{node} sends commands of '{batch.origin}'")
         session = self.sessions.get(node)
         if session is None or batch.session > session.session:
-            session = self._open(node, batch)
-        if session is not None and session.session == batch.session:
+            if batch.first != 1:
+                log.debug("a frame of session %d of %s was sent on a link that is gone", batch.session, node)
+                return
+            self._close(node)
+            if node in self._leaving:
+                self._early.append((node, payload))
+                return
+            session = self._open(node, batch.session)
+        if session.session == batch.session:
             session.run(batch, now)
 
-    def _open(self, node: str, batch: BatchReader) -> HomeSession | None:
-        """A new session, if this is how one begins."""
-        if batch.first != 1:
-            log.debug("a frame of session %d of %s was sent on a link that is gone", batch.session, node)
-            return None
-        self._close(node)
-        session = HomeSession(self, node, batch.session, self._pager, self._background)
+    def _open(self, node: str, number: int) -> HomeSession:
+        """A new session begins."""
+        session = HomeSession(self, node, number, self._pager, self._background)
         self.sessions[node] = session
         if self._is_blocked:
             session.writer.put(Blocked(True))
@@ -161,8 +173,18 @@ class Home:
         self._executed_before += session.executed
         self.touched.pop(session, None)
         self._awaiting.pop(session, None)
-        session.close(self._clock.now)
-        self.touched.pop(session, None)
+        steps = session.leave(self._clock)
+        if not session.is_large():
+            for _ in steps:
+                pass
+            return
+        self._leaving[node] = session
+        Task(self._background, steps).when_done(partial(self._left, node))
+
+    def _left(self, node: str, _: object) -> None:
+        """Nothing of a node's session is in any queue any more: its next one begins, if that was waiting."""
+        del self._leaving[node]
+        self._receive_early(self._clock.now)
 
     # -- statistics ----------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ cdef class HomeSession:
     cdef public long long taken
     cdef public unsigned long long executed
     cdef public bint is_touched
+    cdef public bint is_over
     cdef unsigned long long _confirmed_to
     cdef unsigned long long _last_consumer
     cdef list _refused

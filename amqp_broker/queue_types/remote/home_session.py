@@ -12,12 +12,13 @@ Invariants:
 2. At most `LINK_WINDOW_BYTES` of deliveries are on their way, and `CONSUMER_WINDOW_BYTES` of each consumer that its
    client has not taken, besides one message each.
 3. A consumer's number is above all that the session had before; those of its deliveries begin at 1.
-4. `close` leaves nothing of the session in any queue.
+4. Once `leave` has begun no consumer of the session is given anything; at its end nothing of it is in any queue.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.queue_types.remote.consumer_round import AT_ONCE
@@ -40,10 +41,13 @@ from queues.quorum.effects import (
     SettleMissed,
 )
 from queues.quorum.traffic import Settle
+from queues.returning import PUT_BACK, runs_by_queue
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.remote.home import Home
+    from amqp_broker.turn.clock import TurnClock
+    from amqp_broker.turn.task import Steps
     from queues.background import Jobs
     from queues.pager import Pager
 
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
 LINK_WINDOW_BYTES = 8 * 1024 * 1024
 #: Deliveries that one consumer's client has not taken, octets of messages: they lie in the other node's RAM.
 CONSUMER_WINDOW_BYTES = 1024 * 1024
+#: A session that ends with so many consumers and deliveries goes at once.
+FEW = 2000
 _LINK_WINDOW_BYTES = LINK_WINDOW_BYTES
 _CONSUMER_WINDOW_BYTES = CONSUMER_WINDOW_BYTES
 _STORED: int = PublishOutcome.STORED
@@ -87,6 +93,8 @@ class RemoteConsumer(NumberedConsumer):
         if self.sent - self.taken >= _CONSUMER_WINDOW_BYTES:
             return False
         session = self.session
+        if session.is_over:
+            return False
         if session.sent - session.taken >= _LINK_WINDOW_BYTES:
             session.halted[self] = None
             return False
@@ -133,7 +141,8 @@ class RemoteConsumer(NumberedConsumer):
 
 class HomeSession:
     """The present session of node `peer`. halted: consumers that a window has kept waiting, in turn. is_touched: there
-    is something to send. pager: of the node's queues. background: for what is done in slices."""
+    is something to send. is_over: it is on its way out, and nothing more is sent. pager: of the node's queues.
+    background: for what is done in slices."""
 
     def __init__(self, home: Home, peer: str, session: int, pager: Pager, background: Jobs) -> None:
         self.home = home
@@ -149,6 +158,7 @@ class HomeSession:
         self.taken = 0
         self.executed = 0
         self.is_touched = False
+        self.is_over = False
         self._confirmed_to = 0
         self._last_consumer = 0
         self._refused: list[Refused] = []
@@ -165,8 +175,9 @@ class HomeSession:
 
     def touch(self) -> None:
         """There is something to send."""
-        self.is_touched = True
-        self.home.touched[self] = None
+        if not self.is_over:
+            self.is_touched = True
+            self.home.touched[self] = None
 
     def tell_cancelled(self, consumer: RemoteConsumer) -> None:
         """The queue of a consumer is gone, and its node is told."""
@@ -472,29 +483,52 @@ class HomeSession:
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
-    def close(self, now: int) -> None:
-        """The link is lost, or the node has begun a new session: its consumers go, and what they hold returns."""
-        queues: dict[ClassicQueue, None] = {}
-        attached: dict[ClassicQueue, None] = {}
-        consumers = list(self.consumers.values())
-        for consumer in consumers:  # all of them first: nothing is to return to one that is about to go
-            queues[consumer.queue] = None
-            if consumer.is_attached:
-                attached[consumer.queue] = None
-                self._leave(consumer, now)
-        for consumer in consumers:
-            consumer.queue.put_back(consumer.take_all(), now)
-        self.consumers.clear()
+    def is_large(self) -> bool:
+        """Whether its consumers, and what they hold, are too many to go in one turn."""
+        count = 0
+        for consumer in self.consumers.values():
+            count += 1 + len(consumer.held)
+            if count > FEW:
+                return True
+        return False
+
+    def leave(self, clock: TurnClock) -> Steps:
+        """The link is lost, or the node has begun a new session: from now on no consumer is given anything, and in the
+        steps that this returns they go, and what they hold returns."""
+        self.is_over = True
         self.halted.clear()
         self._due = 0
+        return self._leave_all(clock)
+
+    def _leave_all(self, clock: TurnClock) -> Steps:
+        holders: list[RemoteConsumer] = []
+        queues: dict[ClassicQueue, None] = {}
+        attached: dict[ClassicQueue, None] = {}
+        while self.consumers:  # queues go in between, and with them some of these
+            for consumer in list(islice(self.consumers.values(), AT_ONCE)):
+                del self.consumers[consumer.number]
+                holders.append(consumer)
+                queues[consumer.queue] = None
+                if consumer.is_attached:
+                    attached[consumer.queue] = None
+                    self._leave(consumer, clock.now)
+            yield None
+        runs = yield from runs_by_queue(consumer.take_all() for consumer in holders)
         for queue in queues:
-            if not queue.is_deleted:
-                queue.dispatch(now)
-        for queue in attached:
-            self.home.remove_if_abandoned(queue)
+            found = runs.get(queue)
+            if found is not None:
+                deliveries = queue.begin_return(found)
+                while some := list(islice(deliveries, PUT_BACK)):
+                    queue.put_back(some, clock.now)
+                    yield None
+                queue.end_return(clock.now)
+            elif not queue.is_deleted:
+                queue.dispatch(clock.now)
+            if queue in attached:
+                self.home.remove_if_abandoned(queue)
+            yield None
 
 
 def _is_locked(queue: ClassicQueue) -> bool:
     """An exclusive queue belongs to a connection of this node."""
     return queue.declaration.owner is not None
-

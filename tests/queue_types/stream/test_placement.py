@@ -12,6 +12,7 @@ from amqp_broker.cli.main import main
 from amqp_broker.protocol import methods
 from storage.errors import CorruptRecord, SyncFailed
 from storage.records import HEADER_BYTES
+from tests.example_counts import seeds
 from tests.node.node_driver import Client, NodeDriver, small_config
 from tests.queue_types.stream.test_streams_of_a_node import a_stream, consume, delivered, fill, qos
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
@@ -70,7 +71,7 @@ def test_a_large_chunk_is_written_once_and_a_small_one_to_the_journal() -> None:
     assert files_with(driver.disk, BEFORE) == page_files(driver.disk)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(range(12)))
 @pytest.mark.parametrize("change", range(1, 7))
 def test_a_crash_between_any_two_steps_of_a_sync_leaves_what_was_confirmed(change: int, seed: int) -> None:
     """Writing the place, syncing its file, the folders of a new one, writing the journal, syncing it."""

@@ -22,6 +22,7 @@ from queues.quorum.commands import (
 )
 from queues.quorum.effects import Refusal, SessionClosed
 from queues.quorum.session import BATCH_BYTES, SESSION_BITS, Outcome, OwnStream, session_above
+from tests.example_counts import seeds
 from tests.queues.queue_world import message_named
 from tests.queues.quorum.quorum_world import Group, Member, deliveries, of_type, ready_names, settings_of
 
@@ -194,7 +195,7 @@ def test_sessions_and_numbers_only_rise() -> None:
         OwnStream("n1", 0)
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", seeds(range(50)))
 def test_every_publish_is_applied_once_and_in_order(seed: int) -> None:
     """Batches get lost, come twice and late; sessions are declared down; leaders change."""
     chance = random.Random(seed)

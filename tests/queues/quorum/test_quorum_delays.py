@@ -8,6 +8,7 @@ import pytest
 
 from queues.quorum.commands import Dispatched, Enqueue
 from queues.quorum.effects import DeadLettered, Effect
+from tests.example_counts import seeds
 from tests.queues.queue_world import message_named, name_of
 from tests.queues.quorum.quorum_world import Group, Member, Stream, letters_of, of_type, ready_names, settings_of
 
@@ -36,7 +37,7 @@ def test_messages_leave_when_they_are_due() -> None:
     assert member.machine.next_deadline() is None
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(range(12)))
 def test_members_agree_whatever_their_memory_and_restarts(seed: int) -> None:
     chance = random.Random(seed)
     members = [Member("n1"), Member("n2", 20_000), Member("n3", 2_000)]

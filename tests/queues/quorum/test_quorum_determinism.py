@@ -9,6 +9,7 @@ import pytest
 from queues.quorum import leases
 from queues.quorum.effects import Confirmed, Delivered, Effect, GetAnswered, SessionClosed
 from queues.quorum.resting import Resting
+from tests.example_counts import seeds
 from tests.queues.queue_world import name_of
 from tests.queues.quorum.quorum_world import Member
 from tests.queues.quorum.random_log import QUEUES, RandomGroup, RandomNode
@@ -35,7 +36,7 @@ def confirmed(effects: list[Effect]) -> list[tuple[int, int]]:
     return [(each.session, number) for each in spans for number in range(each.first, each.last + 1)]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(range(40)))
 def test_members_agree_whatever_their_memory_and_however_often_they_crash(seed: int) -> None:
     group = RandomGroup(seed)
     chance = group.chance
@@ -78,7 +79,7 @@ def memory_in_use(member: Member) -> int:
     return used
 
 
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize("seed", seeds(range(100, 140)))
 def test_a_member_that_was_away_is_told_what_it_missed_once(seed: int) -> None:
     group = RandomGroup(seed)
     chance = group.chance

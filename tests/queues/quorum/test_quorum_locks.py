@@ -8,6 +8,7 @@ import pytest
 
 from queues.quorum.commands import Batch, Detach, Enqueue, How, NodeDown, Settle, encode_batch
 from queues.quorum.effects import AttachRefused, Confirmed, Refusal, SessionClosed, SettleMissed
+from tests.example_counts import seeds
 from tests.queues.queue_world import message_named
 from tests.queues.quorum.quorum_world import (
     Group,
@@ -62,7 +63,7 @@ def test_a_late_acknowledgement_in_the_new_session_counts_for_nothing() -> None:
     assert number > again > holder
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(range(60)))
 def test_never_two_accepted_acknowledgements(seed: int) -> None:
     """Two nodes take turns as holders; sessions are declared down at any time, acknowledgements come late or twice."""
     chance = random.Random(seed)

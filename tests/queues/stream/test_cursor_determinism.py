@@ -29,6 +29,7 @@ from queues.stream.chunk import ChunkBuilder
 from queues.stream.commands import AppendChunk, OpenStream, Trim
 from queues.stream.settings import StreamSettings
 from queues.stream.start import Start, StartKind
+from tests.example_counts import seeds
 from tests.queues.quorum.quorum_world import BUDGETS, START, Member
 from tests.queues.quorum.random_log import QUEUES, RandomGroup, RandomNode, random_retry, random_settings
 from tests.queues.quorum.test_quorum_determinism import come_back, plain
@@ -163,7 +164,7 @@ def check_queue(queue: CursorQueue) -> None:
 
 
 @pytest.mark.usefixtures("tiny_pages")
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20)))
 def test_members_agree_however_often_they_crash(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("queues.quorum.cursor_ready.LOOKED_AT_ONCE", 5)
     monkeypatch.setattr("queues.quorum.cursor_ready.LOOK_AHEAD", 7)
@@ -185,7 +186,7 @@ def test_members_agree_however_often_they_crash(seed: int, monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("tiny_pages")
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", seeds(range(100, 120)))
 def test_who_was_away_is_told_what_it_missed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("queues.quorum.cursor_ready.LOOKED_AT_ONCE", 5)
     monkeypatch.setattr("tests.queues.quorum.test_quorum_determinism.check_told", lambda node: check_told(node))

@@ -12,6 +12,7 @@ from queues.stream.commands import ForgetGroup, JoinGroup, JoinPartitions, Leave
 from queues.stream.groups import MOST_GROUPS, Member
 from queues.stream.murmur import murmur3, partition_of
 from queues.stream.shares import Share
+from tests.example_counts import seeds
 from tests.queues.quorum.quorum_world import of_type
 from tests.queues.stream.stream_world import STREAM, commit_as, one_stream, stream_of
 
@@ -44,7 +45,7 @@ def test_a_stream_that_grows_gives_the_new_ones_to_who_has_least() -> None:
     assert share.owners == [A, A, B, B]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20)))
 def test_no_more_moves_than_need_be(seed: int) -> None:
     chance = random.Random(seed)
     share = Share()

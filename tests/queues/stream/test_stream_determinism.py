@@ -26,6 +26,7 @@ from queues.stream.commands import (
     Trim,
 )
 from queues.stream.settings import StreamSettings
+from tests.example_counts import seeds
 from tests.queues.quorum.quorum_world import BUDGETS, Group, Member, of_type
 from tests.queues.stream.stream_world import (
     STREAM,
@@ -183,7 +184,7 @@ def ram_bytes(member: Member, queue_id: int) -> int:
 
 
 @pytest.mark.usefixtures("tiny_pages")
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(range(20)))
 def test_members_agree_and_have_what_was_published(seed: int) -> None:
     world = RandomStreams(seed)
     chance = world.chance

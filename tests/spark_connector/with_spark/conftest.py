@@ -20,14 +20,10 @@ from tests.spark_connector.with_spark.scene import Scene
 _NUMBERS = itertools.count(1)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Before xdist reads the groups, also where this file was loaded first because its folder was asked for."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-    items.sort(key=lambda item: here not in item.path.parents)  # one worker is long at it: it begins at once
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """It is told of the tests below its folder."""
+    if item.get_closest_marker("xdist_group") is None:
+        item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
