@@ -18,3 +18,7 @@ class WriteGroup:
     def publish(self, message: Message, queues: list[Any], receipt: Any, is_again: bool, now: int) -> int:
         """A message for some of its queues, in order. Returns a PublishOutcome. See Queue.publish."""
         raise NotImplementedError
+
+    def written_at(self) -> str:
+        """The other process that writes what is published here; "" for none, or where nobody knows."""
+        return ""

@@ -383,8 +383,8 @@ class Channel:
             return
         receipt = None
         if route.needs_receipt:
-            if route.pacing:
-                self.connection.record_homes(route.pacing, message)
+            if route.pacing or self.connection.steered is not None:
+                self.connection.record_elsewhere(route.elsewhere, route.pacing, message)
             if self.is_confirming:
                 receipt = self.confirms.new_receipt()
         self.extra += len(route.queues)

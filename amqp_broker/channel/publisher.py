@@ -159,8 +159,8 @@ class Publisher:
         for name in delayed:
             vhost.delayed[name].add(message, channel.clock.now, receipt)
         if found.queues:
-            if found.pacing:
-                channel.connection.record_homes(found.pacing, message)
+            if found.needs_receipt:
+                channel.connection.record_elsewhere(found.elsewhere, found.pacing, message)
             if len(found.queues) > AT_ONCE:
                 to_many(found, message)
             else:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from amqp_broker.links.tenants import Tenants
     from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.protocol.methods import Method
-    from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.quorum.groups import QuorumGroups, UnderWay
     from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from amqp_broker.resources.alarms import Alarms
     from amqp_broker.routing.vhost import VHost
@@ -106,13 +106,15 @@ class Leaving(NamedTuple):
 
 
 class _Departure:
-    """A connection that is held. timer: ends that. state: what the other worker was asked about, with `token`."""
+    """A connection that is held. timer: ends that. state: what the other worker was asked about, with `token`.
+    under_way: to groups when it was held, its own and that of others, and has not arrived; None before it is known."""
 
     def __init__(self, connection: Connection, home: str) -> None:
         self.connection = connection
         self.home = home
         self.token = b""
         self.state: ConnectionState | None = None
+        self.under_way: UnderWay | None = None
         self.timer: Timer | None = None
 
 
@@ -230,8 +232,15 @@ class Steering:
         used = links.values() if steered is None or steered.has_consumed else connection.homes
         if any(link is not target and not link.is_idle for link in used):
             return False
-        has_said = steered is None or steered.has_consumed or connection in self._pauses.publishers
-        return not has_said or not services.groups.has_unapplied()
+        if steered is None or steered.has_consumed:
+            return not services.groups.has_unapplied()
+        if connection not in self._pauses.publishers:
+            return True
+        # It says nothing while it is held: what others publish meanwhile does not keep it.
+        before = departure.under_way
+        groups = services.groups
+        departure.under_way = groups.under_way() if before is None else groups.leave_what_is_applied(before)
+        return not departure.under_way
 
     # -- this worker lets go -------------------------------------------------------------------------------------------
 

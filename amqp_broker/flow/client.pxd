@@ -39,4 +39,4 @@ cdef class Client:
     @cython.locals(output=Output)
     cpdef bint has_room(self) except -1
     cpdef int starve(self) except -1
-    cpdef int record_homes(self, list homes, object message) except -1
+    cpdef int record_elsewhere(self, list groups, list homes, object message) except -1

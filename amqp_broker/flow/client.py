@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
     from queues.message import Message
+    from queues.write_group import WriteGroup
 
 _HANDLING = HANDLING
 
@@ -121,10 +122,11 @@ class Client:
         """The transport is full: no deliveries."""
         self.is_writable = False
 
-    def record_homes(self, homes: list[HomeLink], message: Message) -> None:
-        """It publishes a message to queues that live on other nodes: links to these, whose troubles are its own."""
+    def record_elsewhere(self, groups: list[WriteGroup], homes: list[HomeLink], message: Message) -> None:
+        """It publishes a message to queues of which only a receipt is told what became of it (PublishRoute.elsewhere).
+        homes: of these groups the links to other nodes where queues live, whose troubles are its own."""
         if self.steered is not None:
-            self.steered.record_publish(self, homes, message)
+            self.steered.record_publish(self, groups, message)
         for link in homes:
             if link not in self.homes:
                 self.homes[link] = None

@@ -1,7 +1,7 @@
 """Steered: what a connection does with queues of other workers, as far as it decides where the connection is to be.
 
-It counts what is published to queues elsewhere, and nothing of what stays here: a connection that never leaves its
-worker pays nothing.
+It counts what is published to queues that another process writes: the home of a classic one, or who leads the group of
+a quorum queue or stream. What is published to classic queues of this worker comes nowhere near it, and costs nothing.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amqp_broker.flow.client import OpenConnection
-    from amqp_broker.queue_types.remote.home_link import HomeLink
     from queues.message import Message
+    from queues.write_group import WriteGroup
 
 #: So many publishes to queues elsewhere are looked at together.
 WINDOW = 32
@@ -45,16 +45,19 @@ class Steered:
         """It asks a queue for messages."""
         self.has_consumed = True
 
-    def record_publish(self, connection: OpenConnection, links: list[HomeLink], message: Message) -> None:
-        """The message that has just come goes to queues of these homes, and maybe to others."""
+    def record_publish(self, connection: OpenConnection, groups: list[WriteGroup], message: Message) -> None:
+        """The message that has just come goes to queues of these groups, and maybe to others."""
+        places = {place: None for group in groups if (place := group.written_at())}
+        if not places:
+            return
         if not self._count:
             self._since = connection.received_bytes + connection.position
             self._octets.clear()
         self._count += 1
         body = message.body_size + _FRAME_BYTES if message.body is not None else 0
         octets = len(message.raw) + _METHOD_BYTES + len(message.content) + body
-        for link in links:
-            self._octets[link.home] = self._octets.get(link.home, 0) + octets
+        for place in places:
+            self._octets[place] = self._octets.get(place, 0) + octets
         if self._count >= WINDOW:
             connection.ask_before_publish()
 

@@ -56,6 +56,10 @@ class HeldWrites(WriteGroup):
         self.is_held = True
         self.kept: list[_Kept] = []
 
+    def written_at(self) -> str:
+        """See WriteGroup."""
+        return self.home
+
     def publish(
         self, message: Message, queues: Sequence[Queue], receipt: Receipt | None, is_again: bool, now: int
     ) -> int:

@@ -17,6 +17,7 @@ cdef class PublishRoute:
     cdef public object entry
     cdef public list queues
     cdef public list groups
+    cdef public list elsewhere
     cdef public bint needs_receipt
     cdef public list pacing
     cdef public bint is_plain

@@ -38,10 +38,11 @@ def needs_receipt(queues: list[Queue]) -> bool:
 
 class PublishRoute:
     """queues: every queue that gets the message, in order. groups: the same, by whose messages are written together.
-    needs_receipt: of some of them only a receipt is told what became of a message. pacing: the groups that publishers
-    may have to wait for. is_plain: nothing about the message itself can change that, and no special exchange is
-    involved; otherwise the message takes the long way (Publisher.publish). only: the queue, where it is one, the route
-    is plain and there is nothing else to see to. is_observed: as plain, but somebody looks at what goes there.
+    elsewhere: the groups of which only a receipt is told what became of a message; needs_receipt: there are some.
+    pacing: the groups that publishers may have to wait for. is_plain: nothing about the message itself can change that,
+    and no special exchange is involved; otherwise the message takes the long way (Publisher.publish). only: the queue,
+    where it is one, the route is plain and there is nothing else to see to. is_observed: as plain, but somebody looks
+    at what goes there.
     by_headers: where the headers decide, plain routes by their octets, as far as they are remembered; None where they
     do not, or more than they may. Users share it (VHost.remember_route)."""
 
@@ -56,7 +57,8 @@ class PublishRoute:
         self.entry = entry
         self.queues = queues
         self.groups = groups_of(queues)
-        self.needs_receipt = any(not group.is_local for group, _ in self.groups)
+        self.elsewhere = [group for group, _ in self.groups if not group.is_local]
+        self.needs_receipt = bool(self.elsewhere)
         self.pacing: list[HomeLink] = [group for group, _ in self.groups if group.paces]  # type: ignore[misc]
         self.is_plain = is_plain
         self.is_observed = is_observed

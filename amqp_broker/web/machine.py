@@ -1,12 +1,13 @@
-"""What the node's process uses of its machine, read where the management process runs: the same machine, usually. Where
-it is another, or the system does not tell, the numbers are 0."""
+"""What the node's processes use of its machine, read where the management process runs: the same machine, usually.
+Where it is another, or the system does not tell, the numbers are 0."""
 
 from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 _KIB = 1024
@@ -14,7 +15,7 @@ _KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of one process, and of the disk that its data are on."""
+    """Of one process, or of all of a node together, and of the disk that the data are on."""
 
     descriptors: int = 0
     descriptors_limit: int = 0
@@ -46,6 +47,20 @@ def usage_of(pid: int, data_dir: str | None) -> Usage:
         with suppress(OSError, ValueError):
             found["descriptors_limit"] = _limit(process, "Max open files")
             found["threads_limit"] = _limit(process, "Max processes")
+    return Usage(**found)  # type: ignore[arg-type]
+
+
+#: What all processes of a node share: their machine, its disk, and what one user may start.
+_SHARED = frozenset({"memory_bytes", "disk_free_bytes", "threads_limit"})
+
+
+def sum_of(usages: Iterable[Usage]) -> Usage:
+    """Of the processes of a node together. Memory that they share counts for each."""
+    found: dict[str, int | float] = {}
+    for usage in usages:
+        for name, value in asdict(usage).items():
+            known = found.get(name, 0)
+            found[name] = max(known, value) if name in _SHARED else known + value
     return Usage(**found)  # type: ignore[arg-type]
 
 

@@ -1,9 +1,11 @@
-"""What a node of several workers counts: each of them, and all together. `totals` as the verb of that name answers."""
+"""What a node of several workers counts and uses: each of them, and all together. `totals` and `facts` as the verbs
+`totals` and `node` answer."""
 
 from __future__ import annotations
 
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.settings.workers import node_of_worker, worker_number
+from amqp_broker.web.machine import Usage, usage_of
 from amqp_broker.web.totals import SHARED
 
 
@@ -14,6 +16,22 @@ def workers_of(totals: JsonObject) -> dict[int, JsonObject]:
     if len(names) == 1:
         return {}
     return {worker_number(name): totals["nodes"].get(name, {}) for name in sorted(names, key=worker_number)}
+
+
+def facts_of_workers(facts: JsonObject) -> dict[int, JsonObject]:
+    """By number what each that answers says of itself; of a node that is one process that of number 0. {} without
+    facts."""
+    nodes = facts.get("nodes", {})
+    own = [name for name in nodes if node_of_worker(name) == facts["name"]]
+    return {worker_number(name): nodes[name] for name in sorted(own, key=worker_number)}
+
+
+def usages_of(facts: JsonObject) -> dict[int, Usage]:
+    """By number what each that answers uses of the machine."""
+    return {
+        worker: usage_of(int(told.get("os_pid") or 0), told.get("data_dir"))
+        for worker, told in facts_of_workers(facts).items()
+    }
 
 
 def whole_node(totals: JsonObject) -> JsonObject:

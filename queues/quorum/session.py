@@ -124,6 +124,16 @@ class OwnStream:
         return len(self._tokens)
 
     @property
+    def last(self) -> int:
+        """The number of the command that was submitted last in this session."""
+        return self._applied + len(self._tokens)
+
+    @property
+    def applied(self) -> int:
+        """Up to which number commands of this session are known to be applied."""
+        return self._applied
+
+    @property
     def has_open(self) -> bool:
         """Whether something was submitted since `take_batches`."""
         return self._filling > 0

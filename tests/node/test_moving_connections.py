@@ -306,15 +306,20 @@ def expanded(acks: list[Any]) -> list[int]:
 class Traffic:
     """One client's random life, an operation at a time, each of whole frames. heard: what it heard of each operation,
     without what depends on how long something takes: by channel, answers and returns in order, deliveries by consumer,
-    and which publishes were confirmed."""
+    and which publishes were confirmed. are_lasting: two of the queues are quorum queues, whose groups the two workers
+    have."""
 
-    def __init__(self, seed: int, moves: bool) -> None:
+    def __init__(self, seed: int, moves: bool, are_lasting: bool = False) -> None:
         self.chance = random.Random(seed)
         self.moves = moves
-        self.world = WorkerWorld()
-        self.world.declare(A, "a0", "a1")
-        self.world.declare(B, "b0", "b1")
+        self.world = WorkerWorld(group_workers=(1, 0) if are_lasting else ())
+        self.world.run(500)
+        self.lasting = ("a1", "b1") if are_lasting else ()
+        self.world.declare(A, *[name for name in ("a0", "a1") if name not in self.lasting])
+        self.world.declare(B, *[name for name in ("b0", "b1") if name not in self.lasting])
         self.client = self.world.client(A, 1, 2, 3)
+        self.client.send(1, *map(self.declaration, self.lasting))
+        self.world.run(500)
         self.client.send(3, methods.TxSelect())
         self.client.send(2, methods.ConfirmSelect(False))
         self.world.settle()
@@ -327,6 +332,10 @@ class Traffic:
         self.confirmed = 0
         self.heard: list[Any] = []
         self.times_moved = 0
+
+    def declaration(self, name: str) -> Any:
+        lasting = {"x_queue_type": "quorum", "x_queue_leader_locator": "balanced"} if name in self.lasting else {}
+        return declare(name, **lasting)
 
     def is_free(self, channel: int) -> bool:
         """Whether it has no consumer. What a queue elsewhere has sent to one that cannot take it waits at the worker of
@@ -374,7 +383,7 @@ class Traffic:
                     self.stopped ^= {channel}
                     yield [method(channel, methods.ChannelFlow(channel not in self.stopped))]
                 case 13:
-                    yield [method(channel, declare(queue, durable=True)),
+                    yield [method(channel, self.declaration(queue)),
                            method(channel, methods.QueuePurge(0, queue, False))][: chance.randrange(1, 3)]  # fmt: skip
 
     def run(self, count: int) -> None:
@@ -384,6 +393,8 @@ class Traffic:
                 if self.moves:
                     self.move()
             self.world.settle()
+            if self.lasting:
+                self.world.run(60)
             self.listen()
 
     def move(self) -> None:
@@ -427,8 +438,14 @@ class Traffic:
         """All that is left, when the client has gone."""
         self.world.nodes[self.world.where(self.client)].lose(self.client)
         self.world.settle()
-        return {name: self.world.bodies(home, name) for home, names in ((A, ("a0", "a1")), (B, ("b0", "b1")))
-                for name in names}  # fmt: skip
+        found = {name: self.world.bodies(home, name) for home, names in ((A, ("a0", "a1")), (B, ("b0", "b1")))
+                 for name in names if name not in self.lasting}  # fmt: skip
+        for name in self.lasting:
+            reader = self.world.client(A, 1)
+            reader.send(1, consume(name, no_ack=True))
+            self.world.run(500)
+            found[name] = [event.body for event in reader.take() if event.method.name == "basic.deliver"]
+        return found
 
 
 def method(channel: int, said: Any) -> bytes:
@@ -452,9 +469,10 @@ def split(octets: bytes) -> list[bytes]:
     return frames
 
 
+@pytest.mark.parametrize("are_lasting", [False, True])
 @pytest.mark.parametrize("seed", seeds(range(examples(40))))
-def test_moves_at_every_border_are_not_seen(seed: int) -> None:
-    staying, moving = Traffic(seed, False), Traffic(seed, True)
+def test_moves_at_every_border_are_not_seen(seed: int, are_lasting: bool) -> None:
+    staying, moving = Traffic(seed, False, are_lasting), Traffic(seed, True, are_lasting)
     for each in (staying, moving):
         each.run(60)
     assert moving.heard == staying.heard
@@ -462,8 +480,9 @@ def test_moves_at_every_border_are_not_seen(seed: int) -> None:
     assert moving.tags == staying.tags
 
 
-def test_the_traffic_meets_moves() -> None:
-    moving = [Traffic(seed, True) for seed in range(4)]
+@pytest.mark.parametrize("are_lasting", [False, True])
+def test_the_traffic_meets_moves(are_lasting: bool) -> None:
+    moving = [Traffic(seed, True, are_lasting) for seed in range(4)]
     for each in moving:
         each.run(60)
     assert sum(each.times_moved for each in moving) > 40
@@ -471,21 +490,24 @@ def test_the_traffic_meets_moves() -> None:
 
 @pytest.mark.parametrize("seed", seeds(range(examples(40))))
 def test_order_of_publication_is_order_of_the_queue(seed: int) -> None:
-    """Nobody waits for anything: publishes are under way to three workers and a quorum queue while the connection
+    """Nobody waits for anything: publishes are under way to three workers and the groups of three while the connection
     moves."""
-    chance, world = random.Random(seed), WorkerWorld(3)
+    chance, world = random.Random(seed), WorkerWorld(3, queue_groups=3, group_workers=chance_of_groups(seed))
     homes = {"q0": A, "q1": B, "q2": "n1/2"}
     for name, home in homes.items():
         world.declare(home, name)
     client = world.client(A, 1, 2)
-    client.send(1, declare("lasting", x_queue_type="quorum"))
+    lasting = ["lasting0", "lasting1", "lasting2"]
+    for name in lasting:
+        client.send(1, declare(name, x_queue_type="quorum", x_queue_leader_locator="balanced"))
+        world.settle(30)
     client.send(2, methods.ConfirmSelect(False))
     world.settle(30)
     client.take()
     published: dict[tuple[int, str], list[bytes]] = defaultdict(list)
     moved = 0
     for number in range(250):
-        channel, name = chance.choice((1, 2)), chance.choice((*homes, "lasting"))
+        channel, name = chance.choice((1, 2)), chance.choice((*homes, *lasting))
         body = b"%d %d" % (channel, number)
         client.publish(channel, name, body, persistent=chance.random() < 0.5)
         published[channel, name].append(body)
@@ -502,9 +524,53 @@ def test_order_of_publication_is_order_of_the_queue(seed: int) -> None:
     assert not world.lost
     ready = {name: world.bodies(home, name) for name, home in homes.items()}
     reader = world.client(A, 1)
-    reader.send(1, consume("lasting", no_ack=True))
-    world.run(300)
-    ready["lasting"] = [event.body for event in reader.take() if event.method.name == "basic.deliver"]
+    for name in lasting:
+        reader.send(1, consume(name, name, no_ack=True))
+        world.run(300)
+        ready[name] = [event.body for event in reader.take() if event.method.name == "basic.deliver"]
     for (channel, name), bodies in published.items():
         assert [each for each in ready[name] if each.startswith(b"%d " % channel)] == bodies
     assert moved
+
+
+def test_who_has_messages_under_way_to_a_group_stays() -> None:
+    """Those that others publish meanwhile do not count. The link to who leads is lost with what it had; the connection
+    would go to a third worker, whose link is there."""
+    third = "n1/2"
+    world = WorkerWorld(3, group_workers=(1, 0))
+    world.run(500)
+    client, other = world.client(A, 1), world.client(A, 1)
+    client.send(1, *[declare(name, x_queue_type="quorum", x_queue_leader_locator="balanced") for name in ("q", "r")])
+    world.run(500)
+    metadata = world.nodes[A].node.broker.metadata
+    name = next(each for each in ("q", "r") if int(metadata.queue("/", each).queue_id) % 2 == 0)  # of group 1
+    client.publish(1, name, b"first")
+    world.cut(A, B)
+    steering = world.nodes[A].node.steering
+    assert steering.wish(client.connection, third)
+    for _ in range(5):
+        other.publish(1, name, b"other")
+        world.run(10)
+    assert world.where(client) == A
+    world.link(A, B)
+    world.run(2000)
+    client.connection.steered.next_at = 0
+    other.publish(1, name, b"other")
+    world.nodes[A].turn()
+    assert steering.wish(client.connection, third)
+    for _ in range(10):
+        other.publish(1, name, b"other")
+        world.step()
+    world.run(100)
+    assert world.where(client) == third
+    client.publish(1, name, b"second")
+    world.run(300)
+    reader = world.client(A, 1)
+    reader.send(1, consume(name, no_ack=True))
+    world.run(500)
+    assert [event.body for event in reader.take() if event.body not in (b"", b"other")] == [b"first", b"second"]
+
+
+def chance_of_groups(seed: int) -> tuple[int, ...]:
+    """By group, the worker that has it."""
+    return tuple(random.Random(seed).choice(((), (1, 0, 2), (2, 1, 0), (1, 1, 2))))

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from amqp_broker.connection.steering import HELD_MS
+from amqp_broker.flow.steered import WINDOW
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from amqp_broker.queue_types.quorum.guest_counts import COUNT_MS
 from storage.errors import StorageError
 from tests.node.node_driver import Client, NodeDriver, declare, small_config
 from tests.node.system_service import SystemService
@@ -104,6 +106,51 @@ def test_who_consumes_moves_to_the_worker_that_leads_the_group(kind: str, at: st
         assert reader.connection in world.nodes[home].node.clients.connections.values()
 
 
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+@pytest.mark.parametrize("at", ["n1", "n1/1"])
+@pytest.mark.parametrize("is_confirming", [False, True])
+def test_who_publishes_moves_to_the_worker_that_leads_the_group(kind: str, at: str, is_confirming: bool) -> None:
+    """Though others publish all the time: what it has said itself has to have come to the log, and no more."""
+    world = WorkerWorld(2, group_workers=WORKERS)
+    world.run(500)
+    queues = declared(world, x_queue_type=kind)
+    other = world.client(at, 1)
+    other.connection.stay()
+    for group_id, queue in queues.items():
+        client = confirming(world, at) if is_confirming else world.client(at, 1)
+        for number in range(3 * WINDOW):
+            publish(client, b"%d" % number, key=queue)
+            for each in queues.values():
+                other.publish(1, each, b"more")
+            world.step()
+        world.run(500)
+        assert world.where(client) == group(world, "n1", group_id).leader
+        if is_confirming:
+            assert confirmed(client) == 3 * WINDOW
+        world.nodes[world.where(client)].lose(client)
+        reader = world.client(at, 1)
+        read(reader, queue, 1000, **({"x_stream_offset": "first"} if kind == "stream" else {}))
+        world.run(500)
+        found = [body for body in bodies(reader) if body != b"more"]
+        assert found == [b"%d" % number for number in range(3 * WINDOW)]
+        world.nodes[world.where(reader)].lose(reader)
+
+
+@pytest.mark.parametrize("workers", [WORKERS, ()])
+def test_who_publishes_to_groups_of_two_workers_stays_and_where_none_are_spread(workers: tuple[int, ...]) -> None:
+    """Were all groups worker 0's, it would have all the work."""
+    world = WorkerWorld(2, group_workers=workers)
+    world.run(500)
+    queues = declared(world, x_queue_type="quorum")
+    at = "n1" if workers else "n1/1"
+    client = world.client(at, 1)
+    for number in range(3 * WINDOW):
+        publish(client, b"%d" % number, key=queues[1 + number % 2])
+        world.step()
+    world.run(500)
+    assert world.where(client) == at
+
+
 @pytest.mark.parametrize("killed", ["n1", "n1/1"])
 def test_what_was_confirmed_outlives_the_worker_that_has_it(world: WorkerWorld, killed: str) -> None:
     """It is published at the other one, before and while that is away: once each."""
@@ -136,11 +183,11 @@ def message_count(world: WorkerWorld, at: str, queue: str) -> int:
     return int(world.nodes[at].node.broker.vhosts["/"].queues[queue].message_count())
 
 
-def read(client: Client, queue: str, **arguments: object) -> None:
-    """Consume, ten at a time."""
+def read(client: Client, queue: str, prefetch: int = 10, **arguments: object) -> None:
+    """Consume, so many at a time."""
     table = Table({key.replace("_", "-"): value for key, value in arguments.items()})
     consume = methods.BasicConsume(0, queue, "", False, False, False, False, table)
-    client.send(1, methods.BasicQos(0, 10, False), consume)
+    client.send(1, methods.BasicQos(0, prefetch, False), consume)
 
 
 @pytest.mark.parametrize("at", ["n1", "n1/1"])
@@ -151,6 +198,50 @@ def test_queues_of_one_client_are_in_groups_of_all_workers(world: WorkerWorld, a
         answer(world, client, declare(queue, x_queue_type="quorum", x_queue_leader_locator="client-local"))
     groups = [group_of(world, queue) for queue in queues]
     assert groups.count(1) == groups.count(2)
+
+
+@pytest.mark.parametrize("locator", ["client-local", "balanced"])
+def test_queues_are_in_all_groups_while_nobody_is_known_to_lead_some(world: WorkerWorld, locator: str) -> None:
+    """As right after a start: a queue stays in its group for good."""
+    down = world.kill("n1/1")
+    world.revive("n1/1", down)
+    assert group(world, "n1", 1).leader is None
+    client = world.client("n1", 1)
+    queues = [f"q{number}" for number in range(6)]
+    for queue in queues:
+        client.send(1, declare(queue, x_queue_type="quorum", x_queue_leader_locator=locator))
+    world.run(3000)
+    assert client.names() == ["queue.declare-ok"] * len(queues)
+    groups = [group_of(world, queue) for queue in queues]
+    assert groups.count(1) == groups.count(2)
+
+
+def test_a_queue_is_not_said_to_be_empty_before_who_leads_it_was_found(world: WorkerWorld) -> None:
+    """As a client asks that comes back right after a start. In vain, it waits once: nobody else does."""
+    queue = declared(world, x_queue_type="quorum")[1]
+    client = confirming(world, "n1")
+    publish(client, b"one", b"two", key=queue)
+    world.run(300)
+    assert confirmed(client) == 2
+    world.revive("n1", world.kill("n1"))
+    assert group(world, "n1", 1).leader is None
+    assert told_count(world, queue, COUNT_MS) == 2
+    world.revive("n1", world.kill("n1"))
+    world.cut("n1", "n1/1")
+    assert told_count(world, queue, COUNT_MS + 100) == 0, "in vain"
+    assert told_count(world, queue, 20) == 0, "at once"
+    world.heal()
+    world.run(4000)
+    assert told_count(world, queue, 300) == 2
+
+
+def told_count(world: WorkerWorld, queue: str, within_ms: int) -> int:
+    """As a passive declaration at worker 0 says within this time."""
+    client = world.client("n1", 1)
+    client.send(1, methods.QueueDeclare(0, queue, True, False, False, False, False, Table({})))
+    world.run(within_ms)
+    (said,) = client.take()
+    return int(said.method.message_count)
 
 
 def test_the_status_says_who_has_a_group_and_what_that_one_says_of_it(world: WorkerWorld) -> None:

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import aio_pika
 import pika
+import pytest
 import trustme
 from aio_pika.abc import AbstractIncomingMessage
 
 import amqp_broker
 from amqp_broker.system_client import SystemClient
-from tests.server.worker_load import LOST, drain, homes_of, is_alive, look_again, process_of, until
+from tests.server.worker_load import LASTING, LOST, drain, homes_of, is_alive, look_again, process_of, until
 
 QUEUES = [f"q{number}" for number in range(8)]
 
@@ -27,12 +28,12 @@ async def connect(url: str, name: str, **settings: object) -> aio_pika.abc.Abstr
     return await aio_pika.connect(url, client_properties={"connection_name": name}, **settings)  # type: ignore[arg-type]
 
 
-async def declare(url: str) -> dict[str, str]:
-    """The queues, and where each lives."""
+async def declare(url: str, arguments: dict[str, str] | None = None) -> dict[str, str]:
+    """The queues, and where each lives, or is led."""
     async with await connect(url, "declares") as connection:
         channel = await connection.channel()
         for name in QUEUES:
-            await channel.declare_queue(name, durable=True)
+            await channel.declare_queue(name, durable=True, arguments=arguments)
     homes = homes_of(url)
     assert len({homes[name] for name in QUEUES}) == 2, homes
     return homes
@@ -50,8 +51,8 @@ def moves_of(url: str) -> int:
         return sum(each["connection_moved"] for each in client.request("totals")["nodes"].values())
 
 
-async def go_home(url: str) -> None:
-    homes = await declare(url)
+async def go_home(url: str, arguments: dict[str, str] | None) -> None:
+    homes = await declare(url, arguments)
     consumers = {name: await connect(url, f"consumes {name}") for name in QUEUES}
     publishers = {name: await connect(url, f"publishes {name}") for name in QUEUES}
     heard: dict[str, list[bytes]] = {name: [] for name in QUEUES}
@@ -81,9 +82,10 @@ async def go_home(url: str) -> None:
         await connection.close()
 
 
-def test_consumers_and_publishers_end_up_where_their_queues_are() -> None:
-    with amqp_broker.running(workers=2) as broker:
-        asyncio.run(go_home(broker.url))
+@pytest.mark.parametrize("arguments", [None, LASTING], ids=["classic", "quorum"])
+def test_consumers_and_publishers_end_up_where_their_queues_are(arguments: dict[str, str] | None) -> None:
+    with amqp_broker.running(workers=2, spread_groups=True) as broker:
+        asyncio.run(go_home(broker.url, arguments))
         assert moves_of(broker.url) > 0
         assert "goes on at" in broker.logs
 
@@ -162,9 +164,9 @@ class Restless:
         await asyncio.wait([self._task])
 
 
-async def die_while_moving(data_dir: Path) -> None:
-    with amqp_broker.running(data_dir, workers=2) as broker:
-        await declare(broker.url)
+async def die_while_moving(data_dir: Path, arguments: dict[str, str] | None) -> None:
+    with amqp_broker.running(data_dir, workers=2, spread_groups=True) as broker:
+        await declare(broker.url, arguments)
         publishers = [Restless(broker.url, name) for name in QUEUES[:4]]
         for worker in (1, 0, 1):
             for each in publishers:
@@ -180,8 +182,11 @@ async def die_while_moving(data_dir: Path) -> None:
             await drain(broker.url, each.queue, set(each.confirmed))
 
 
-def test_what_was_confirmed_outlives_workers_that_die_while_connections_move(tmp_path: Path) -> None:
-    asyncio.run(die_while_moving(tmp_path / "data"))
+@pytest.mark.parametrize("arguments", [None, LASTING], ids=["classic", "quorum"])
+def test_what_was_confirmed_outlives_workers_that_die_while_connections_move(
+    tmp_path: Path, arguments: dict[str, str] | None
+) -> None:
+    asyncio.run(die_while_moving(tmp_path / "data", arguments))
 
 
 def test_over_tls_connections_stay_and_are_served(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -109,6 +110,44 @@ def test_each_worker_has_its_own(http: Http) -> None:
         assert samples["amqp_broker_worker_loop_delay_seconds_bucket", labels] == late
     octets = of_workers(samples, "worker_received_bytes_total")
     assert min(octets.values()) >= 100 * MESSAGES
+
+
+@pytest.mark.usefixtures("clients")
+def test_what_the_processes_use_is_of_each_and_of_all(broker: RunningBroker, http: Http) -> None:
+    """And not of worker 0 alone."""
+    look = metrics_of(http)
+    ready = until(lambda: scrape(look, "/metrics"), lambda found: min(of_workers(found, "worker_up").values()) == 1)
+    for each, together in (
+        ("worker_resident_memory_bytes", "rabbitmq_process_resident_memory_bytes"),
+        ("worker_open_fds", "rabbitmq_process_open_fds"),
+        ("worker_threads", "rabbitmq_erlang_processes_used"),
+    ):
+        found = of_workers(ready, each)
+        assert sorted(found) == ["0", "1"]
+        assert min(found.values()) > 0
+        assert whole(ready, together) == sum(found.values())
+    assert min(of_workers(ready, "worker_cpu_seconds_total").values()) > 0
+    limits = [resource_limit(process_of(broker.data_dir, worker)) for worker in (0, 1)]
+    assert whole(ready, "rabbitmq_process_max_fds") == sum(limits)
+    budget = whole(ready, "rabbitmq_resident_memory_limit_bytes")
+    assert budget == whole(ready, "amqp_broker_memory_budget")
+    parts = scrape(look, "/metrics/memory-breakdown")
+    assert whole(parts, "rabbitmq_memory_rss_bytes") > max(of_workers(ready, "worker_resident_memory_bytes").values())
+
+
+def resource_limit(process: int) -> int:
+    return resource.prlimit(process, resource.RLIMIT_NOFILE)[0]
+
+
+def test_the_node_uses_what_its_workers_do(http: Http, clients: list[Connection]) -> None:
+    (node,) = http.get("/nodes")
+    samples = scrape(metrics_of(http), "/metrics")
+    assert node["sockets_used"] >= len(clients)
+    assert node["fd_total"] == whole(samples, "rabbitmq_process_max_fds")
+    assert node["mem_limit"] == whole(samples, "rabbitmq_resident_memory_limit_bytes")
+    assert node["mem_used"] > max(of_workers(samples, "worker_resident_memory_bytes").values())
+    memory = http.get(f"/nodes/{node['name']}/memory")["memory"]
+    assert memory["total"]["rss"] > max(of_workers(samples, "worker_resident_memory_bytes").values())
 
 
 def test_a_node_that_is_one_process_has_no_workers() -> None:

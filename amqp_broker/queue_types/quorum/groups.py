@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.queue_types.quorum.group import QueueGroup
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.cluster")
 
+#: By group, a session of this process and the number of a command in it.
+UnderWay: TypeAlias = dict[int, tuple[int, int]]
 #: A node that leads nothing asks no more often than this to lead a group, milliseconds.
 _ASK_MS = 1000
 
@@ -115,6 +117,22 @@ class QuorumGroups:
         """Whether something that was submitted here has not come to its log, or nothing has come of it yet."""
         return self.is_active and any(group.backlog_bytes() or group.settling for group in self.all.values())
 
+    def under_way(self) -> UnderWay:
+        """What was submitted in this turn or before, and has not come to its log."""
+        return {group_id: (group.stream.session, group.stream.last) for group_id, group in self.all.items()
+                if self.is_active and group.backlog_bytes()}  # fmt: skip
+
+    def leave_what_is_applied(self, under_way: UnderWay) -> UnderWay:
+        """Of what was under way, what is still. In a new session commands have new numbers: then it is all there is."""
+        left: UnderWay = {}
+        for group_id, (session, last) in under_way.items():
+            stream = self.all[group_id].stream
+            if stream.unapplied and stream.session != session:
+                left[group_id] = (stream.session, stream.last)
+            elif stream.unapplied and stream.applied < last:
+                left[group_id] = (session, last)
+        return left
+
     def __iter__(self) -> Iterator[QueueGroup]:
         return iter(self.all.values())
 
@@ -124,14 +142,17 @@ class QuorumGroups:
 
     def place_queue(self, next_queue_id: int, is_local: bool, size: int = 0) -> int:
         """The id, from `next_queue_id` on, that puts a new quorum queue into the group with the fewest; `is_local`:
-        of those that this node leads, with any of its workers, as what is published here has one hop less then. Where
-        it leads none, it asks to lead the group, if that has no queue yet. size: on how many nodes it is to be, 0 for
-        any number; see `groups_of_size`."""
+        of those that this node leads, with any of its workers, as what is published here has one hop less then, or of
+        which nobody is known to lead yet, as right after a start. Where all are led by others, it asks to lead the
+        group, if that has no queue yet. size: on how many nodes it is to be, 0 for any number; see
+        `groups_of_size`."""
         groups, now = self.groups_of_size(size) if self.has_lists else self.all, self.clock.now
         if is_local and self.has_lists:  # of those that are here, too, if there are some
             groups = {each: group for each, group in groups.items() if self._is_on_this_node(group)} or groups
-        led = [group_id for group_id, group in groups.items() if self._leads(group)] if is_local else []
-        chosen = min(led or groups, key=lambda group_id: (len(groups[group_id].queues), group_id))
+        led = {each for each, group in groups.items() if self._leads(group)} if is_local else set()
+        unled = [each for each, group in groups.items() if group.leader is None] if led else []
+        found = [*led, *unled] or groups
+        chosen = min(found, key=lambda group_id: (len(groups[group_id].queues), group_id not in led, group_id))
         is_member = groups[chosen].guest is None
         is_new = is_member and not 0 <= now - self._asked_at < _ASK_MS  # a crowd of declarations asks once
         if is_local and not led and not groups[chosen].queues and not self._is_leaving and is_new:

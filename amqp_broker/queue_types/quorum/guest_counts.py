@@ -1,7 +1,8 @@
 """GuestCounts: the figures of queues that a guest of their group asks the leader for.
 
     count -> COUNT -> COUNTED -> then(figures)
-          -> no leader, or it does not know: at once None; a question that waits goes to the next leader, too
+          -> no leader, or it does not know: at once None; a question that waits goes to the next leader, too, and
+             all wait until one has been found, or not in time: after a start, who asks first hears no 0 of a full queue
           -> COUNT_MS are over, or this node is a member now: None
 
 Invariants:
@@ -47,11 +48,13 @@ class GuestCounts:
         self._due: deque[tuple[int, int]] = deque()  # until when, and the number, in order; of answered ones, too
         self._unsent: deque[int] = deque()
         self._leader: str | None = None
+        self._is_new = True  # no leader was found yet, nor looked for in vain
         self._is_ending = False
         self._is_closed = False
 
     def count(self, queue_id: int, then: TakeFigures, waits: bool, now: int) -> None:
         """Ask for a queue's figures. waits: for a leader, if there is none now, or it does not know."""
+        waits = waits or self._is_new
         number = self._group.draw_number()
         is_sent = self._leader is not None and self._say(self._leader, number, queue_id)
         if not is_sent and not waits:
@@ -67,6 +70,7 @@ class GuestCounts:
     def attached(self, leader: str) -> None:
         """There is somebody to ask: whoever was asked before has not answered."""
         self._leader = leader
+        self._is_new = False
         if self._asked:
             if not self._unsent:
                 self._background.add(self._ask_some)
@@ -116,6 +120,7 @@ class GuestCounts:
                 return False
             question = self._asked.pop(self._due.popleft()[1], None)
             if question is not None:
+                self._is_new = False
                 question.then(None)
         return True
 

@@ -133,6 +133,10 @@ class HomeLink(CommandSink):
 
     # -- commands ------------------------------------------------------------------------------------------------------
 
+    def written_at(self) -> str:
+        """See WriteGroup."""
+        return self.home
+
     def publish(
         self, message: Message, proxies: Sequence[QueueProxy], receipt: Receipt | None, is_again: bool, now: int
     ) -> int:

@@ -74,6 +74,10 @@ class ChunkWriter(WriteGroup):
         self.seal()
         self._builder = ChunkBuilder(filter_bytes)
 
+    def written_at(self) -> str:
+        """See WriteGroup."""
+        return self._group.written_at()
+
     def publish(
         self, message: Message, queues: list[Queue], receipt: Receipt | None, is_again: bool, now: int
     ) -> int:

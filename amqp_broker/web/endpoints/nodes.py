@@ -6,6 +6,7 @@ import os
 from typing import Final
 
 from amqp_broker.protocol.json_values import JsonObject
+from amqp_broker.settings.workers import node_of_worker
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
@@ -21,9 +22,10 @@ from amqp_broker.web.endpoints.overview import (
 )
 from amqp_broker.web.errors import object_not_found
 from amqp_broker.web.listing import cut, read_columns
-from amqp_broker.web.machine import Usage, usage_of
+from amqp_broker.web.machine import Usage, sum_of
 from amqp_broker.web.rates import Reading, details
 from amqp_broker.web.shapes import View, read_view
+from amqp_broker.web.workers import usages_of, whole_node
 
 #: What RabbitMQ counts and a broker without its parts does not: clients with types want to find them.
 _ZEROS: Final = (
@@ -71,14 +73,15 @@ def _facts(asked: Asked) -> JsonObject:
 
 
 def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
-    """What a member says of itself; of the one here what its machine says, too."""
+    """What a member says of itself, with all of its workers; of the one here what its machine says, too."""
     told = facts["nodes"].get(name)
     if told is None:
         return {"name": name, "type": "disc", "running": False}
-    is_here = name == facts["name"]
-    usage = usage_of(int(facts["os_pid"]), facts["data_dir"]) if is_here else Usage()
+    usage = sum_of(usages_of(facts).values()) if name == facts["name"] else Usage()
     shown = {**_about(asked, usage, told), "name": name}
     shown.update((key, value) for key, value in told.items() if value is not None and key in _TOLD)
+    parts = [each for worker, each in facts["nodes"].items() if node_of_worker(worker) == name]
+    shown.update({key: sum(each.get(key) or 0 for each in parts) for key in _DIVIDED})
     counters = (*_ZEROS, *_DISK, *CHURN, "io_sync_avg_time", "context_switches")
     totals = asked.services.totals.read()["nodes"].get(name, {})
     shown.update({each: totals.get(each, 0) for each in (*CHURN, *_DISK)})
@@ -90,6 +93,8 @@ def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
     return shown
 
 
+#: Of which each worker has a part.
+_DIVIDED: Final = ("mem_limit", "sockets_used")
 #: What the node says itself takes the place of what is thought of it here.
 _TOLD: Final = (
     "mem_limit", "mem_alarm", "disk_free_limit", "disk_free_alarm", "being_drained", "sockets_used", "config_files",
@@ -164,8 +169,8 @@ def show_relative_memory(asked: Asked) -> Answer:
 
 def _memory(asked: Asked) -> JsonObject:
     """The classes are RabbitMQ's: messages are `binary`, quorum queues' `quorum_queue_procs`, and the rest is code."""
-    totals, facts = asked.services.totals.read(), asked.verb("node")
-    used = usage_of(int(facts.get("os_pid") or 0), None).resident_bytes
+    totals, facts = whole_node(asked.services.totals.read()), asked.verb("node")
+    used = sum_of(usages_of(facts).values()).resident_bytes
     quorum = int(totals.get("memory_quorum_queues") or 0)
     messages = max(0, int(totals.get("memory_used") or 0) - quorum)
     classes = dict.fromkeys(_MEMORY_CLASSES, 0)

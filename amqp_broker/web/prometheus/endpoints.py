@@ -17,7 +17,7 @@ from amqp_broker.web.endpoint import Endpoint, Endpoints
 from amqp_broker.web.endpoints.parameters import cluster_name_of
 from amqp_broker.web.errors import bad_request
 from amqp_broker.web.listing import safe_pattern
-from amqp_broker.web.machine import Usage, usage_of
+from amqp_broker.web.machine import Usage, sum_of
 from amqp_broker.web.prometheus import names as n
 from amqp_broker.web.prometheus.objects import (
     AGES,
@@ -45,7 +45,7 @@ from amqp_broker.web.prometheus.whole import (
     service,
     simple,
 )
-from amqp_broker.web.workers import whole_node, workers_of
+from amqp_broker.web.workers import facts_of_workers, usages_of, whole_node, workers_of
 
 DETAILED_PREFIX: Final = "rabbitmq_detailed_"
 _MOST_VHOSTS: Final = 100
@@ -98,7 +98,8 @@ def _detailed(asked: Asked, wanted: list[str], chosen: Chosen) -> Iterator[Famil
         if name in wanted:
             yield from simple(DETAILED_PREFIX, metrics, _with_attempts(totals))
     if _OF_THE_NODE & set(wanted):
-        yield from (_renamed(family) for family in _process(asked, _facts(asked)))
+        facts = _facts(asked)
+        yield from (_renamed(family) for family in _process(facts, usages_of(facts)))
     groups = tuple(name for name in GROUPS if name in wanted)
     if groups:
         yield from families_of(asked.services, groups, DETAILED_PREFIX, chosen)
@@ -119,7 +120,7 @@ def _renamed(family: Family) -> Family:
 
 
 def show_memory(asked: Asked) -> Answer:
-    totals, used = _totals(asked), _usage(asked, _facts(asked)).resident_bytes
+    totals, used = _totals(asked), sum_of(usages_of(_facts(asked)).values()).resident_bytes
     parts = {"rss": used, "quorum_queue_procs": number(totals.get("memory_quorum_queues"))}
     parts["binary"] = max(0, number(totals.get("memory_used")) - parts["quorum_queue_procs"])
     families = []
@@ -153,7 +154,8 @@ def _without_objects(asked: Asked) -> Iterator[Family]:
     for group in (n.TOTALS, n.CHURN, n.AUTH):
         yield from simple(PREFIX, group, _with_attempts(totals))
     facts = _facts(asked)
-    yield from _process(asked, facts)
+    usages = usages_of(facts)
+    yield from _process(facts, usages)
     yield from persister(totals)
     unreachable = len(facts.get("members", ())) - len(facts.get("running", ()))
     health = services.node.request("health")
@@ -162,7 +164,7 @@ def _without_objects(asked: Asked) -> Iterator[Family]:
     yield from globals_of(totals)
     yield from simple(OWN_PREFIX, n.OWN, totals)
     if workers := workers_of(totals):
-        yield from of_workers(workers)
+        yield from of_workers(workers, usages)
 
 
 def _totals(asked: Asked) -> JsonObject:
@@ -183,9 +185,11 @@ def _with_attempts(totals: JsonObject) -> JsonObject:
     }
 
 
-def _process(asked: Asked, facts: JsonObject) -> Iterator[Family]:
+def _process(facts: JsonObject, usages: dict[int, Usage]) -> Iterator[Family]:
+    """The budget of messages is divided among the workers, so it is a sum, too."""
     uptime_ms = int(facts.get("at", 0)) - int(facts.get("started_at", 0))
-    yield from process(_usage(asked, facts), facts, uptime_ms)
+    budget = sum(number(told.get("mem_limit")) for told in facts_of_workers(facts).values())
+    yield from process(sum_of(usages.values()), {**facts, "mem_limit": budget}, uptime_ms)
 
 
 def _facts(asked: Asked) -> JsonObject:
@@ -194,10 +198,6 @@ def _facts(asked: Asked) -> JsonObject:
         return asked.services.node.request("node")
     except SystemRequestError:
         return {}
-
-
-def _usage(asked: Asked, facts: JsonObject) -> Usage:
-    return usage_of(int(facts.get("os_pid") or 0), facts.get("data_dir"))
 
 
 def _objects(asked: Asked, groups: tuple[str, ...], prefix: str, chosen: Chosen) -> Iterator[Family]:

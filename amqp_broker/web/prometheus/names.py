@@ -160,6 +160,13 @@ WORKER: Final = (
     counter("hops_out_total", "hops_out", "Commands of a worker to classic queues that live at others"),
     counter("hops_in_total", "hops_in", "Commands of others to the classic queues of a worker"),
 )
+#: The same, of what its process uses of the machine (web/machine.py).
+WORKER_PROCESS: Final = (
+    gauge("resident_memory_bytes", "resident_bytes", "Memory of a worker's process, with what it shares with others"),
+    gauge("open_fds", "descriptors", "Open file descriptors of a worker"),
+    gauge("threads", "threads", "Threads of a worker"),
+    counter("cpu_seconds_total", "cpu_seconds", "Processor time of a worker"),
+)
 #: Up to so late, seconds, as the node counts it (amqp_broker/turn/loop_delays.py).
 DELAY_BUCKETS: Final = ("0.001", "0.002", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1.0", "+Inf")
 OWN: Final = (

@@ -66,7 +66,7 @@ def _one(name: str, kind: str, text: str, value: int | float) -> Family:
 
 
 def process(usage: Usage, facts: Mapping[str, JsonValue], uptime_ms: int) -> Iterator[Family]:
-    """What RabbitMQ calls node metrics."""
+    """What RabbitMQ calls node metrics: of all processes of a node together."""
     yield _one("process_open_fds", GAUGE, "Open file descriptors", usage.descriptors)
     yield _one("process_max_fds", GAUGE, "Open file descriptors limit", usage.descriptors_limit)
     yield _one("process_resident_memory_bytes", GAUGE, "Memory used in bytes", usage.resident_bytes)
@@ -81,7 +81,7 @@ def process(usage: Usage, facts: Mapping[str, JsonValue], uptime_ms: int) -> Ite
     yield _one("erlang_scheduler_run_queue", GAUGE, "Always 0", 0)
     yield _one("erlang_net_ticktime_seconds", GAUGE, "Always 60", 60)
     switches = "erlang_scheduler_context_switches_total"
-    yield _one(switches, COUNTER, "Context switches of the node's process", usage.context_switches)
+    yield _one(switches, COUNTER, "Context switches of the node's processes", usage.context_switches)
     yield _one("erlang_gc_runs_total", COUNTER, "Always 0", 0)
     yield _one("erlang_gc_reclaimed_bytes_total", COUNTER, "Always 0", 0)
 
@@ -129,8 +129,8 @@ def service(health: Mapping[str, JsonValue]) -> Iterator[Family]:
         yield family
 
 
-def of_workers(workers: Mapping[int, Mapping[str, JsonValue]]) -> Iterator[Family]:
-    """What each worker of a node counts; of one that does not answer nothing but that."""
+def of_workers(workers: Mapping[int, Mapping[str, JsonValue]], usages: Mapping[int, Usage]) -> Iterator[Family]:
+    """What each worker of a node counts and uses; of one that does not answer nothing but that."""
     up = Family(f"{OWN_PREFIX}worker_up", GAUGE, "Whether a worker of the node answers")
     for number_of, counted in workers.items():
         up.add(int(bool(counted)), {"worker": str(number_of)})
@@ -140,6 +140,11 @@ def of_workers(workers: Mapping[int, Mapping[str, JsonValue]]) -> Iterator[Famil
         for number_of, counted in workers.items():
             if counted:
                 family.add(number(counted.get(metric.field)), {"worker": str(number_of)})
+        yield family
+    for metric in n.WORKER_PROCESS:
+        family = Family(f"{OWN_PREFIX}worker_{metric.name}", metric.kind, metric.help)
+        for number_of, usage in usages.items():
+            family.add(getattr(usage, metric.field), {"worker": str(number_of)})
         yield family
     delays = Family(f"{OWN_PREFIX}worker_loop_delay_seconds", HISTOGRAM, "How late the timers of a worker were")
     for number_of, counted in workers.items():
