@@ -11,11 +11,13 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
+from queues.background import SLICE
 from queues.page import AddressBook
 from queues.quorum.commands import decode_batch
+from queues.quorum.settings import QuorumSettings
 from raft.member import Member
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import Client, consume, declare, frame_octets
+from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, small_config
 
 CONFIRM = methods.ConfirmSelect(False)
 
@@ -475,6 +477,33 @@ def test_a_queue_that_was_deleted_before_all_went_down_goes_from_the_log(
     for driver in cluster.nodes.values():
         assert driver.node.is_ready
         assert driver.node.groups.all[1].machine.settings_of(queue_id) is None
+
+
+def test_a_new_leader_compares_its_queues_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one whose id may be in use again comes first: its end is not to be behind what is said to the new one."""
+    driver = NodeDriver(small_config(queue_groups=1))
+    client = driver.client(1)
+    for number in range(2 * SLICE + 1):
+        client.send(1, declare(f"q{number}", x_queue_type="quorum"))
+        driver.settle()
+    group, now = driver.node.groups.all[1], driver.now
+    ids = list(group.queues)
+    assert len(ids) == 2 * SLICE + 1
+    opened: list[int] = []
+    dropped: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(group, "submit", lambda command: opened.append(command.queue_id))
+        patch.setattr(group, "drop", dropped.append)
+        for queue in group.queues.values():
+            queue.wanted = QuorumSettings(consumer_timeout=7)
+        group.queue_ended(ids[-1])
+        group.compare()
+        for done in (SLICE + 1, 2 * SLICE + 1):
+            assert group.next_deadline() == now
+            group.end_turn(now)
+            assert dropped == ids[-1:]
+            assert opened == [ids[-1], *ids[:-1]][:done]
+    assert group.next_deadline() != now
 
 
 def _not_of_the_metadata(campaign: Any) -> Any:

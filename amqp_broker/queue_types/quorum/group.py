@@ -21,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
@@ -34,6 +35,7 @@ from amqp_broker.queue_types.quorum.guest_feeds import GuestFeeds
 from amqp_broker.queue_types.quorum.guest_frames import decode_answer, decode_request
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from amqp_broker.queue_types.receipts import Receipt
+from queues.background import SLICE
 from queues.pager import Pager
 from queues.quorum.commands import (
     Command,
@@ -848,9 +850,12 @@ class QueueGroup(CommandSink):
             self._unreconciled = dict.fromkeys([*self.queues, *self.machine.queue_ids()])
 
     def _reconcile(self) -> None:
-        """Queues that the metadata have and the log has not, or has otherwise, or the other way round."""
-        unreconciled, self._unreconciled = self._unreconciled, {}
-        for queue_id in unreconciled:
+        """Queues that the metadata have and the log has not, or has otherwise, or the other way round: a slice of
+        those, and the others in the next turns. Where the same id may be in use again, its end comes before that."""
+        unreconciled = self._unreconciled
+        ended = [queue_id for queue_id in self._ended if queue_id in unreconciled]
+        for queue_id in dict.fromkeys([*ended, *islice(unreconciled, SLICE)]):
+            del unreconciled[queue_id]
             queue = self.queues.get(queue_id)
             present = self.machine.settings_of(queue_id)
             if queue_id in self._ended and present is not None:
@@ -892,6 +897,8 @@ class QueueGroup(CommandSink):
 
     def _next_chore(self) -> int:
         """When the leader has something to do; _NEVER."""
+        if self._unreconciled and self._groups.is_ready():
+            return self.clock.now
         earliest = _NEVER
         due, member = self.machine.next_deadline(), self.raft.member
         if due is not None and member.last_applied >= self._ticked:
