@@ -13,7 +13,7 @@ from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
 from queues.background import SLICE
 from queues.page import AddressBook
-from queues.quorum.commands import decode_batch
+from queues.quorum.commands import OpenQueue, decode_batch
 from queues.quorum.settings import QuorumSettings
 from raft.member import Member
 from tests.node.node_cluster import NodeCluster
@@ -491,8 +491,13 @@ def test_a_new_leader_compares_its_queues_in_slices(monkeypatch: pytest.MonkeyPa
     assert len(ids) == 2 * SLICE + 1
     opened: list[int] = []
     dropped: list[int] = []
+
+    def submit(command: OpenQueue, receipt: object = None) -> int:
+        opened.append(command.queue_id)
+        return len(opened)
+
     with monkeypatch.context() as patch:
-        patch.setattr(group, "submit", lambda command: opened.append(command.queue_id))
+        patch.setattr(group, "submit", submit)
         patch.setattr(group, "drop", dropped.append)
         for queue in group.queues.values():
             queue.wanted = QuorumSettings(consumer_timeout=7)
