@@ -148,6 +148,9 @@ class Port:
     def touch(self, segment: int, owner: Any) -> None:
         """Nothing is ever retired."""
 
+    def carry(self, octets: int) -> None:
+        """Nothing is ever retired."""
+
 
 class TimedMachine(QueueGroupMachine):
     """A machine that takes the time of `apply` apart from what it is called in."""

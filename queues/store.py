@@ -287,8 +287,12 @@ class MessageStore:
         self._touched.pop(segment, None)
         self.retiring_segment = segment
         self.retiring_position = journal.position
-        carried = self._carried.get(journal.current_segment, 0)
-        self._carried[journal.current_segment] = carried + journal.position - start
+        self.carry(journal.position - start)
+
+    def carry(self, octets: int) -> None:
+        """So much was written again to the current segment, because an older one is to go."""
+        segment = self.journal.current_segment
+        self._carried[segment] = self._carried.get(segment, 0) + octets
 
     def _live_bytes(self) -> int:
         """At most so much of what was written again is still live: the queues' RAM holds it, or it lists pages.

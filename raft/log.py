@@ -220,11 +220,14 @@ class EntryLog:
         put_state(self._port.open_entry(RAFT_STATE), self.group_id, term, voted_for)
         self.position = self._port.close_entry()
 
-    def write_checkpoint(self, index: int, term: int, chunks: list[bytes]) -> None:
-        """The state as of an applied entry; what lies below is not needed in the journal any more."""
+    def write_checkpoint(self, index: int, term: int, chunks: list[bytes], is_carried: bool = False) -> None:
+        """The state as of an applied entry; what lies below is not needed in the journal any more. is_carried: it is
+        written because a segment of the journal is to be retired."""
         if not self.checkpoint_index <= index <= self.last_index or self.term_at(index) not in (None, term):
             raise ValueError(f"group {self.group_id}: a checkpoint at {index} of term {term} does not fit the log")
         self._write_checkpoint(index, term, self.configuration_at(index), chunks, replaces=False)
+        if is_carried:
+            self._port.carry(self.checkpoint_bytes)
 
     def replace(self, index: int, term: int, configuration: Configuration, chunks: list[bytes]) -> None:
         """An installed state takes the place of everything; or nothing does, with an index of 0, where this node has

@@ -385,7 +385,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
     def checkpoint_is_whole(self, made: Checkpointing) -> None:
         """It has all its chunks."""
         self._checkpointing = None
-        self.log.write_checkpoint(made.index, made.term, made.chunks)
+        self.log.write_checkpoint(made.index, made.term, made.chunks, self._left_segment < self._leaves_segment)
         self._left_segment = self._leaves_segment
 
     def _give_up_checkpoint(self) -> None:

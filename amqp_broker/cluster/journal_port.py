@@ -37,6 +37,10 @@ class JournalPort:
         """See LogPort."""
         self._store.touch(segment, owner)
 
+    def carry(self, octets: int) -> None:
+        """See LogPort."""
+        self._store.carry(octets)
+
 
 class RandomSource:
     """RandomSource for election time-outs, out of the node's own."""

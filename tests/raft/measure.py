@@ -40,6 +40,9 @@ class NullPort:
     def touch(self, segment: int, owner: Any) -> None:
         """Nothing is ever retired."""
 
+    def carry(self, octets: int) -> None:
+        """Nothing is ever retired."""
+
 
 class CountingMachine(ListMachine):
     """Keeps nothing."""

@@ -147,6 +147,9 @@ class JournalPort:
     def touch(self, segment: int, owner: Any) -> None:
         self._touched.setdefault(segment, {})[owner] = None
 
+    def carry(self, octets: int) -> None:
+        """What is live is known here."""
+
     def shorten(self) -> None:
         """Have the oldest segment left when the journal is too long."""
         journal = self.journal

@@ -38,6 +38,9 @@ class Port:
     def touch(self, segment: int, owner: Any) -> None:
         self.touched.append((segment, owner))
 
+    def carry(self, octets: int) -> None:
+        """There are no checkpoints."""
+
 
 def recover(records: list[tuple[int, bytes]]) -> Memory:
     memory = Memory()

@@ -55,7 +55,7 @@ class Model:
         self.purged: list[Purge] = []
         self._next_place = 1
         self._next_event = 1
-        self._letters_by = 0
+        self._in_slices: list[tuple[Copy, Copy | None]] = []  # what is settled in them, and the letter if it has one
 
     def set_time(self, now: int) -> None:
         """The time at which the broker handles what follows."""
@@ -283,14 +283,27 @@ class Model:
         copy.reason = reason
         # What is settled in a deleted queue is not written down, should the queue come back in a crash.
         copy.settled_turn = NEVER if copy.queue.is_deleted else self.turn
+        if reason == "purge":
+            self._in_slices.append((copy, None))
 
     def _refuse(self, copy: Copy, reason: str) -> None:
         self._settle(copy, reason)
         if copy.queue.spec.has_dead_letters:
-            # Letters are posted in slices, one a turn at least, and what they come from is settled with them.
-            self._letters_by = max(self._letters_by + 1, self.turn)
-            copy.settled_turn = max(copy.settled_turn, self._letters_by)
-            self.add_letter(copy).stored_turn = self._letters_by
+            letter = self.add_letter(copy)
+            letter.stored_turn = self.turn
+            self._in_slices.append((copy, letter))
+
+    def end_turn(self, has_work: bool) -> None:
+        """The next turn begins. has_work: slices of some work are left. Letters are posted in slices, too, and what
+        they come from is settled with them, and a purge settles in slices: how far they come is not known here."""
+        if not has_work:
+            self._in_slices = []
+        for copy, letter in self._in_slices:
+            if copy.state == GONE and copy.settled_turn == self.turn:
+                copy.settled_turn += 1
+            if letter is not None and letter.stored_turn == self.turn:
+                letter.stored_turn += 1
+        self.turn += 1
 
     def add_letter(self, copy: Copy, *, is_maybe: bool = False) -> Copy:
         """The message goes to the dead letter exchange, and so to the queue behind it."""
@@ -426,6 +439,7 @@ class Model:
                 )
         self.live = {}
         self.past = []
+        self._in_slices = []
         for name, (queue_id, is_bound) in found.items():
             same = [queue for queue in known if queue.spec.name == name and queue.queue_id == queue_id]
             if not same and name in in_doubt:

@@ -162,8 +162,8 @@ class Observer:
 
     # -- the end of a turn -------------------------------------------------------------------------------------------
 
-    def end_turn(self) -> None:
-        """Judge what this turn has brought; the next one begins."""
+    def end_turn(self, has_work: bool) -> None:
+        """Judge what this turn has brought; the next one begins. has_work: see Model.end_turn."""
         model = self.model
         for delivery in self._deliveries:
             if delivery.channel.is_dead:
@@ -178,7 +178,7 @@ class Observer:
         for operation, method in self._answers:
             self._check_answer(operation, method)
         model.purged = []
-        model.turn += 1
+        model.end_turn(has_work)
         self._forget_turn()
 
     def _deliver(self, delivery: Delivery) -> None:

@@ -271,7 +271,7 @@ class SimulatedDriver:
         # These close when they have heard the last.
         self._to_lose += [connection.transport for connection in turn.dirty if connection.state == ENDING]
         ended = self.model.turn
-        self.observer.end_turn()
+        self.observer.end_turn(bool(self.node.background.jobs))
         if self.chance.random() < 0.2 and not self.node.background.jobs:  # what stands behind work to be done waits
             self.observer.check_nobody_starves()
         if turn.wants_sync and self._job is None:
@@ -414,7 +414,7 @@ class SimulatedDriver:
             self.disk.crash() if self.disk._failure is not None else self.disk.come_back()
         self.note("crashed")
         # What clients that were lost in this turn had got is judged as of now, and not as of after the restart.
-        self.observer.end_turn()
+        self.observer.end_turn(bool(self.node.background.jobs))
         for client in self.clients:
             self.model.connection_ended(client)
         self.clients.clear()

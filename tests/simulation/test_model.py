@@ -28,7 +28,7 @@ def test_a_channels_end_and_a_purge_in_the_turn_of_a_delivery(first: str, state:
     published = {"message": message, "exchange": "", "key": spec.name, "mandatory": False}
     model.apply(Operation("confirm_select", publisher, {}))
     model.apply(Operation("publish", publisher, published))
-    observer.end_turn()
+    observer.end_turn(False)
 
     work = {
         "close_channel": Operation("close_channel", reader, {}),
@@ -39,13 +39,13 @@ def test_a_channels_end_and_a_purge_in_the_turn_of_a_delivery(first: str, state:
     model.apply(*work.values())
     observer.observe(client, Event(2, methods.BasicConsumeOk("tag")))
     observer.observe(client, Event(2, methods.BasicDeliver("tag", 1, False, "", spec.name), b"\0\0", b"1:"))
-    observer.end_turn()
+    observer.end_turn(False)
     copy = queue.copies[1, ""]
     assert (copy.state, copy.is_maybe) == (state, False)
 
     model.durable_turn = model.turn
     observer.observe(client, Event(1, methods.BasicAck(1, False)))
-    observer.end_turn()
+    observer.end_turn(False)
     assert (copy.state, copy.is_maybe) == (state, False)
 
 
@@ -62,7 +62,7 @@ def test_a_purge_finds_what_an_earlier_one_has_spared(count: int) -> None:
     message = Published(1, b"1:", b"\0\0", is_persistent=True, priority=0, ttl=None)
     published = {"message": message, "exchange": "", "key": spec.name, "mandatory": False}
     model.apply(Operation("publish", publisher, published))
-    observer.end_turn()
+    observer.end_turn(False)
 
     model.apply(Operation("consume", reader, {"name": spec.name, "tag": "tag", "no_ack": False}))
     model.apply(Operation("purge", publisher, {"name": spec.name}))
@@ -74,7 +74,7 @@ def test_a_purge_finds_what_an_earlier_one_has_spared(count: int) -> None:
     observer.observe(client, Event(1, methods.QueuePurgeOk(count)))
     if count > 1:
         with pytest.raises(Violation, match="purge-ok counts 2 messages, there were 1"):
-            observer.end_turn()
+            observer.end_turn(False)
     else:
-        observer.end_turn()
+        observer.end_turn(False)
         assert queue.copies[1, ""].state == GONE
