@@ -27,6 +27,7 @@ cdef class MessageStore:
     cdef dict _spared
     cdef object _live_elsewhere
     cdef object _is_prepared
+    cdef unsigned int _preparing
 
     @cython.locals(buffer=Buffer)
     cpdef Py_ssize_t append_message(self, Message message, unsigned long long queue_id, unsigned long long sequence,

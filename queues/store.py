@@ -82,6 +82,7 @@ class MessageStore:
         #: How many octets of others (the logs of groups) the journal has to hold.
         self._live_elsewhere: Callable[[], int] | None = None
         self._is_prepared: Callable[[int], bool] | None = None
+        self._preparing = 0  # the segment for which they do so, 0 for none
 
     def count_elsewhere(self, live_bytes: Callable[[], int]) -> None:
         """Others have something in the journal too: so many octets."""
@@ -267,15 +268,20 @@ class MessageStore:
     def shorten(self) -> None:
         """When the journal is too long, let everything leave its oldest segment; `synced` deletes the segment then."""
         journal = self.journal
-        if self.retiring_segment or journal.total_bytes <= self.journal_limit_bytes or self.pager.has_no_room:
+        if self.retiring_segment or self.pager.has_no_room:
+            return
+        if not self._preparing and journal.total_bytes <= self.journal_limit_bytes:
             return
         segment = journal.oldest_segment
         if segment >= journal.current_segment:
             return
-        if journal.total_bytes <= self.journal_limit_bytes + 2 * self._live_bytes():
+        # What the others have written for it is not to keep it.
+        if segment != self._preparing and journal.total_bytes <= self.journal_limit_bytes + 2 * self._live_bytes():
             return
         if self._is_prepared is not None and not self._is_prepared(segment):
+            self._preparing = segment
             return
+        self._preparing = 0
         self.end_turn()
         start = journal.position
         for queue in self._touched.get(segment, {}):
