@@ -28,7 +28,7 @@ CASES: list[tuple[Rule, type[Storm], int, int, int]] = [
     (rules.the_log_is_cut_without_a_conflict, Storm, 3, 3, 12),
     (rules.leaders_of_an_earlier_term_count, ElectionStorm, 2, 3, 8),
     (rules.votes_of_an_earlier_term_count, Storm, 3, 5, 12),
-    (rules.everybody_gets_a_vote, Storm, 2, 3, 12),
+    (rules.everybody_gets_a_vote, Storm, 3, 3, 12),
     (rules.votes_are_given_twice, Storm, 3, 5, 12),
     (rules.commits_what_is_not_verified, Storm, 1, 3, 12),
     (rules.half_is_a_majority, Storm, 1, 3, 12),
