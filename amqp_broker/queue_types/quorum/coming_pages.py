@@ -2,19 +2,20 @@
 
     the machine says Coming -> the page is there -> the group goes on, to the next one of them or behind the entry
 
-The thread that reads cannot tell the loop, so that it is looked at every millisecond.
+One is waited for at a time.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amqp_broker.turn.awaited_read import AwaitedRead
+
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.turn.clock import TurnClock
+    from queues.stream.coming import Coming
     from queues.timers import Timers
-
-_LOOK_EVERY_MS = 1
 
 
 class ComingPages:
@@ -26,21 +27,14 @@ class ComingPages:
         self._clock = clock
         self._is_waiting = False
 
-    def look(self) -> None:
-        """See to what waits now."""
+    def wait_for(self, coming: Coming) -> None:
+        """The next entry waits for this."""
         if not self._is_waiting:
             self._is_waiting = True
-            self._later(self._clock.now)
+            AwaitedRead(coming.read, self._timers, self._clock).when_done(self._go_on)
 
-    def _later(self, now: int) -> None:
-        self._timers.at(now + _LOOK_EVERY_MS, self._look_again)
-
-    def _look_again(self, now: int) -> None:
-        group = self._group
-        coming = group.machine.entry_comes
-        if coming is not None and not coming.read.done():
-            self._later(now)
-            return
+    def _go_on(self, result: object) -> None:
+        """The page is there. Should the entry wait for another one by now, the group says so."""
         self._is_waiting = False
-        group.goes_on = True
-        group.touch()
+        self._group.goes_on = True
+        self._group.touch()

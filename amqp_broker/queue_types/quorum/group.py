@@ -565,7 +565,7 @@ class QueueGroup(CommandSink):
         if machine.entry_waits is not None or machine.export_waits is not None:
             self._damaged.look()
         if machine.entry_comes is not None:
-            self._coming.look()
+            self._coming.wait_for(machine.entry_comes)
         if self._serving:
             self.feeds.work()
         if self._timed:
