@@ -529,3 +529,17 @@ def test_letters_under_way_survive_a_transfer_that_was_given_up() -> None:
     group.machine.role_changed(True, name, group.raft.term, group.clock.now)  # as when a transfer is given up
     group.absorb(group.clock.now)
     assert group.letters._term == resets
+
+
+@pytest.mark.parametrize("is_from_leader", [True, False])
+def test_the_leader_tells_how_long_an_entry_takes_whoever_has_sent_it(cluster: NodeCluster, is_from_leader: bool) -> None:
+    leader = cluster.leader(1)
+    group = cluster.nodes[leader].node.groups.all[1]
+    client = cluster.nodes[leader if is_from_leader else follower(cluster)].client(1)
+    answer(cluster, client, CONFIRM)
+    cluster.run(1000)
+    group.commit_ms = 80.0
+    publish(client, b"1")
+    cluster.run(100)
+    assert confirmed(client) == 1
+    assert group.commit_ms < 80  # the mean, into which it goes

@@ -420,7 +420,7 @@ class QueueGroup(CommandSink):
                 raise PeerProtocolError(f"{node} sends a batch of '{origin}' for queue group {self.group_id}")
             if self._serving and node in self._serving and begins_with_opening(payload):
                 payload = self._as_wanted(payload)
-            self.machine.propose(self.raft, payload, now)
+            self._propose(payload, now)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
 
@@ -776,14 +776,19 @@ class QueueGroup(CommandSink):
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
         member = self.raft.member
         if member.is_leader:
-            is_proposed = self.machine.propose(self.raft, batch, now)
-            timings = self._groups.timings
-            if timings is not None and is_proposed:
-                self._timed.append((self.raft.last_index, timings.clock()))
-            if is_proposed and not self._sampled:
-                self._sampled, self._sampled_at = self.raft.last_index, now
-            return is_proposed
+            return self._propose(batch, now)
         return self._groups.send_batch(leader, self.group_id, batch)
+
+    def _propose(self, batch: bytes, now: int) -> bool:
+        """A batch, of whatever node, becomes an entry of this node's log. It is measured how long that takes."""
+        if not self.machine.propose(self.raft, batch, now):
+            return False
+        timings = self._groups.timings
+        if timings is not None:
+            self._timed.append((self.raft.last_index, timings.clock()))
+        if not self._sampled:
+            self._sampled, self._sampled_at = self.raft.last_index, now
+        return True
 
     def _has_waited(self, now: int) -> bool:
         """Whether something was sent, and nothing was applied for long."""
