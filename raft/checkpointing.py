@@ -1,6 +1,7 @@
 """Checkpointing: a checkpoint of a group that is made in slices, while entries go on being applied.
 
-    begun, as of the last apply -> step ... step -> all of it is written to the journal      closed: nothing is
+    prepared, step ... step -> begun, as of the last apply -> step ... step -> all of it is written to the journal
+                                                                               closed: nothing is
 
 Invariants:
 1. The journal gets it whole, in one turn, as of the index at which it was begun: the entries above that stay.
@@ -20,19 +21,19 @@ Slices = Callable[[Callable[[int], bool]], None]
 
 
 class Checkpointing:
-    """One of a member. index, term: of the last entry that it has. Raises RaftStopped, as `step` does."""
+    """One of a member. index, term: of the last entry that it has, once it is begun. Raises RaftStopped, as `step`
+    does."""
 
-    def __init__(self, member: Member, index: int, term: int) -> None:
-        self.index = index
-        self.term = term
+    def __init__(self, member: Member) -> None:
+        self.index = self.term = 0
         self.chunks: list[bytes] = []
         self._member = member
-        self._is_closed = False
+        self._is_closed = self._is_begun = False
         self._rest: Iterator[bytes | None]
         try:
-            self._rest = member.machine.checkpoint_in_slices()
+            self._rest = member.machine.prepare_checkpoint()
         except Exception as error:
-            raise member.failed("beginning a checkpoint", error) from error
+            raise member.failed("preparing a checkpoint", error) from error
 
     def step(self, now: int) -> bool:
         """A slice. Returns whether there is more to do."""
@@ -42,6 +43,9 @@ class Checkpointing:
         try:
             chunk = next(self._rest)
         except StopIteration:
+            if not self._is_begun:
+                self._begin()
+                return True
             self._is_closed = True
             member.checkpoint_is_whole(self)
             return False
@@ -50,6 +54,16 @@ class Checkpointing:
         if chunk is not None:
             self.chunks.append(chunk)
         return True
+
+    def _begin(self) -> None:
+        member = self._member
+        self._is_begun = True
+        self.index = member.last_applied
+        self.term = member.term_applied(self.index)
+        try:
+            self._rest = member.machine.checkpoint_in_slices()
+        except Exception as error:
+            raise member.failed("beginning a checkpoint", error) from error
 
     def close(self) -> None:
         """It comes to nothing."""

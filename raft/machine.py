@@ -18,6 +18,10 @@ class Machine(Protocol):
         """Chunks that recreate the state as of the last apply on this node, with what the same sync or an earlier one
         makes durable. While an install is going on: of the state before it."""
 
+    def prepare_checkpoint(self) -> Iterator[None]:
+        """What makes the next call of `checkpoint_in_slices` cheaper, in slices, while applies go on. It need not be
+        done to its end."""
+
     def checkpoint_in_slices(self) -> Iterator[bytes | None]:
         """The chunks of `checkpoint` as of this call, even though applies go on meanwhile; None: a slice is over, and
         more comes. `close` is called on it when it is abandoned, if it has that method. One at a time: `checkpoint`,

@@ -367,7 +367,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         return self._checkpointing is None and not self.log.has_unsynced_checkpoint
 
     def take_checkpoint(self) -> bool:
-        """Make a checkpoint as of the last apply, in slices if there are such, unless the newest one is of that.
+        """Make a checkpoint as of the last apply (of then, if it is made in slices), unless the newest one is of that.
         Returns whether it is made."""
         if self.last_applied <= self.log.checkpoint_index:
             return False
@@ -378,8 +378,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         return True
 
     def _begin_checkpoint(self, slices: Slices) -> None:
-        index = self.last_applied
-        self._checkpointing = Checkpointing(self, index, self._term_applied(index))
+        self._checkpointing = Checkpointing(self)
         slices(self._checkpointing.step)
 
     def checkpoint_is_whole(self, made: Checkpointing) -> None:
@@ -393,7 +392,8 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
             self._checkpointing.close()
             self._checkpointing = None
 
-    def _term_applied(self, index: int) -> int:
+    def term_applied(self, index: int) -> int:
+        """The term of the entry that was applied last. Raises RaftStopped."""
         term = self.log.term_at(index)
         if term is None:
             self.stop(f"entry {index} is applied, but not in the log")
@@ -403,7 +403,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         """One as of the last apply, at once."""
         self._give_up_checkpoint()
         index = self.last_applied
-        term = self._term_applied(index)
+        term = self.term_applied(index)
         try:
             chunks = self.machine.checkpoint()
         except Exception as error:

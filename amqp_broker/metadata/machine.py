@@ -167,6 +167,10 @@ class MetadataMachine:
         """Lines of JSON: the commands that make the metadata, and the sessions."""
         return list(self.checkpoint_in_slices())
 
+    def prepare_checkpoint(self) -> Iterator[None]:
+        """See Machine: there is nothing to prepare."""
+        return iter(())
+
     def checkpoint_in_slices(self) -> Iterator[bytes]:
         """See Machine. The lines are those of now, and octets: what is applied later makes others."""
         lines = self.metadata.snapshot_lines()

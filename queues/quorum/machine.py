@@ -28,7 +28,7 @@ from queues.quorum.feed import Heard, heard_by
 from queues.quorum.foresight import look_first
 from queues.quorum.image_reader import ImageReader, read_image
 from queues.quorum.leases import QuorumLease
-from queues.quorum.places import Export, Places
+from queues.quorum.places import Export, Places, place_ahead
 from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.resting import Resting
 from queues.quorum.settings import QuorumSettings
@@ -149,6 +149,10 @@ class QueueGroupMachine:
     def checkpoint(self) -> list[bytes]:
         """The state as of now. What it names in pages must be synced with it or before it (Pager.has_named_pages)."""
         return [chunk for chunk in self.checkpoint_in_slices() if chunk is not None]
+
+    def prepare_checkpoint(self) -> Iterator[None]:
+        """See Machine."""
+        return place_ahead(self._execution.state, self.pager)
 
     def checkpoint_in_slices(self) -> Checkpoint:
         """See Machine. One that was begun before, and is not whole, comes to nothing."""

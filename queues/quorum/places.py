@@ -16,7 +16,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from queues.message import Entry
@@ -26,6 +26,7 @@ from queues.quorum.capture import Capture
 from queues.quorum.image import chunks_of
 from queues.quorum.queue import QuorumQueue
 from queues.quorum.resting import Resting
+from queues.quorum.state import GroupState
 from queues.ready import Ready
 from queues.stream.compacted import Compacted
 from queues.stream.damaged import Damaged
@@ -35,6 +36,9 @@ _DEAD_BYTES = 8 * 1024 * 1024
 #: A chunk of an export takes about as long as so many octets (chunks_of) at most, and the queue that is noted with it:
 #: one or two milliseconds where queues are small. Who installs it takes about as long.
 CUT_BYTES = 512 * 1024
+#: What is written ahead of a checkpoint in one slice, which takes some 100 microseconds; a look at a page that needs
+#: nothing takes about as long as so many octets.
+AHEAD_BYTES, _LOOK_BYTES = 128 * 1024, 128
 
 #: By queue.
 _ByQueue = dict[int, list[Any]]
@@ -190,18 +194,41 @@ class Export:
             self._chunks = iter(())
 
 
+def place_ahead(state: GroupState, pager: Pager) -> Iterator[None]:
+    """Before a checkpoint is begun, in slices: most of what it would else write of large queues in one go. Where a page
+    lies is no part of the state, so this may be done at any time, and need not be done to its end."""
+    done = 0
+    for queue_id in list(state.queues):
+        queue = state.queues.get(queue_id)
+        if queue is None:
+            continue
+        sparse = pager.page_store.sparse_segments(queue_id)
+        for page in [page for pages in _pages_of(queue) for page in pages]:
+            before = pager.pages_stored
+            _place(page, queue_id, pager, sparse)
+            done += _LOOK_BYTES if pager.pages_stored == before else page.size
+            if done >= AHEAD_BYTES:
+                done = 0
+                yield
+                if state.queues.get(queue_id) is not queue:
+                    break  # its pages go: a place that one got now would be nobody's
+
+
 def name_places(queue: QuorumQueue, pager: Pager) -> int:
     """Before a checkpoint: give every full page a place, and what is loose in RAM, where it is worth a page. Returns
     the octets of the pages that are named."""
     queue_id = queue.queue_id
     sparse = pager.page_store.sparse_segments(queue_id)
     named = 0
-    resting = [queue.resting.waiting] if isinstance(queue.resting, Resting) else []
+    for pages in _pages_of(queue):
+        for page in pages:
+            _place(page, queue_id, pager, sparse)
+            if page.location is not None:
+                page.is_named = True
+                named += page.location.length
+    resting = _resting_of(queue)
     for ready in [*queue.levels(), queue.letters.waiting, *resting]:
-        named += _name_pages(ready, queue_id, sparse)
-    if queue.lease_groups is not None:
-        for lease in queue.lease_groups.all():
-            named += _place_pages(lease.pages, queue_id, pager, sparse)
+        ready.leave_origins()
     loose = [entry for ready in queue.levels() for entry in [*ready.head, *ready.stragglers]]
     loose += [entry for delivery_owner in queue.delivery_owners.values() for entry, _ in delivery_owner.held.values()]
     _name_loose(loose, queue_id, pager, sparse)
@@ -212,25 +239,25 @@ def name_places(queue: QuorumQueue, pager: Pager) -> int:
     return named
 
 
-def _name_pages(ready: Ready, queue_id: int, sparse: list[int]) -> int:
-    if ready.pages is None:
-        return 0
-    named = _place_pages(ready.pages, queue_id, ready.pager, sparse)
-    ready.leave_origins()
-    return named
+def _resting_of(queue: QuorumQueue) -> list[Ready]:
+    return [queue.resting.waiting] if isinstance(queue.resting, Resting) else []
 
 
-def _place_pages(pages: Iterable[Page], queue_id: int, pager: Pager, sparse: list[int]) -> int:
-    """Give pages a place. Returns the octets of those that have one, and are named."""
-    named = 0
-    for page in pages:
-        if page.location is not None and page.location.segment in sparse and not pager.has_no_room:
+def _pages_of(queue: QuorumQueue) -> list[Iterable[Page]]:
+    found = [ready.pages or () for ready in [*queue.levels(), queue.letters.waiting, *_resting_of(queue)]]
+    if queue.lease_groups is not None:
+        found += [lease.pages for lease in queue.lease_groups.all()]
+    return found
+
+
+def _place(page: Page, queue_id: int, pager: Pager, sparse: list[int]) -> None:
+    """Give a page a place, or a better one; not where it is gone meanwhile."""
+    location = page.location
+    if location is not None:
+        if location.segment in sparse and not pager.has_no_room:
             _move(page, queue_id, pager)
+    elif page.data is not None:
         pager.store(queue_id, page)
-        if page.location is not None:
-            page.is_named = True
-            named += page.location.length
-    return named
 
 
 def _move(page: Page, queue_id: int, pager: Pager) -> None:

@@ -163,7 +163,7 @@ def a_checkpoint_is_as_of_its_end(patch: Patch) -> None:
 
     def stepped(self: Checkpointing, now: int) -> bool:
         self.index = self._member.last_applied
-        self.term = self._member._term_applied(self.index)
+        self.term = self._member.term_applied(self.index)
         return step(self, now)
 
     patch.setattr(checkpoint, "SLICE_BYTES", 1)

@@ -22,6 +22,9 @@ def begun(cluster: Cluster) -> tuple[RaftNode, int]:
     while not node.slices:
         propose(cluster, 1)
     making = node.group().member._checkpointing  # type: ignore[attr-defined]  # of a Member
+    while not making.index:  # it is prepared first
+        assert step(node)
+        propose(cluster, 1)
     return node, making.index
 
 

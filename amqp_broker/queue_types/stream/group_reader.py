@@ -176,6 +176,8 @@ class GroupReader(StreamReader):
         return True
 
     def _joined_again(self, error: Exception | None) -> None:
+        if self._has_left:
+            return  # its consumer has gone meanwhile
         if error is None:
             self.queue.serve_later(self)
         else:

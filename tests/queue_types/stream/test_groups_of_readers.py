@@ -217,3 +217,16 @@ def test_who_seeks_has_the_reader_go_on_there(driver: NodeDriver) -> None:
     driver.settle()
     assert said[-1] == (None, 0)
     assert source.figures().groups == {}
+
+
+def test_who_has_left_while_it_asks_to_be_a_member_again_is_no_error(
+    driver: NodeDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    a_stream(driver)
+    client = member(driver)
+    (reader,) = driver.queue("s").consumers.values()
+    driver.lose(client)
+    reader.join(reader._joined_again)  # the session was lost before
+    driver.settle()
+    assert not group_of(driver).members
+    assert not caplog.records

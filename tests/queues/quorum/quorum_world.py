@@ -53,6 +53,7 @@ class Member:
         self.effects: list[Effect] = []
         self.saved: tuple[int, list[bytes]] = (0, [])
         self.checkpointing: Iterator[bytes | None] | None = None
+        self.is_preparing = False
         self.begun = 0
         self.chunks: list[bytes] = []
         self._build()
@@ -92,20 +93,23 @@ class Member:
         if self.pager.used > self.pager.tight_bytes:
             self.machine.page_out(self.pager.used - self.pager.tight_bytes)
 
-    def begin_checkpoint(self) -> None:
-        """Begin to take one, as of now."""
-        self.checkpointing = self.machine.checkpoint_in_slices()
-        self.begun, self.chunks = self.applied, []
+    def prepare_checkpoint(self) -> None:
+        """One is to be taken, as of when it is prepared."""
+        self.checkpointing, self.is_preparing = self.machine.prepare_checkpoint(), True
 
     def go_on_with_checkpoint(self, slices: int, is_synced: bool = True) -> bool:
-        """So many slices of the one that was begun, if there is one. Returns whether it is whole: then it is
-        written."""
+        """So many slices of the one that is prepared or was begun, if there is one. Returns whether it is whole: then
+        it is written."""
         if self.checkpointing is None:
             return False
         for _ in range(slices):
             try:
                 chunk = next(self.checkpointing)
             except StopIteration:
+                if self.is_preparing:
+                    self.checkpointing, self.is_preparing = self.machine.checkpoint_in_slices(), False
+                    self.begun, self.chunks = self.applied, []
+                    continue
                 self.checkpointing = None
                 self._write_checkpoint(self.begun, self.chunks, is_synced)
                 return True

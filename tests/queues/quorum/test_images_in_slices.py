@@ -26,6 +26,7 @@ def slices_of_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "RELEASE_MESSAGES", 4)
     monkeypatch.setattr(checkpoint, "SLICE_BYTES", 1)
     monkeypatch.setattr(places, "CUT_BYTES", 1)
+    monkeypatch.setattr(places, "AHEAD_BYTES", 1)
 
 
 class Image:
@@ -63,7 +64,7 @@ def run(group: RandomGroup) -> int:
         for node in group.nodes:
             member, name = node.member, node.member.name
             if member.checkpointing is None and chance.random() < 0.2:
-                member.begin_checkpoint()
+                member.prepare_checkpoint()
             if name not in images and chance.random() < 0.2:
                 images[name] = Image(member)
             checked += member.go_on_with_checkpoint(chance.randrange(10), is_synced=chance.random() < 0.8)

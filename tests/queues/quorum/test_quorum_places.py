@@ -91,6 +91,47 @@ def test_what_a_consumer_holds_is_written_once_not_with_every_checkpoint() -> No
     assert member.queue().unacked == 200
 
 
+def member_with_pages_in_ram(monkeypatch: pytest.MonkeyPatch) -> tuple[Stream, Member]:
+    """None of its many pages has a place, and a slice of preparations gives one to one page."""
+    monkeypatch.setattr(places, "AHEAD_BYTES", 1)
+    member = Member("n1")
+    stream = Stream(Group(member, settings=settings_of()), member)
+    stream.publish(*range(300), body_size=100)
+    assert member.pager.pages_stored == 0
+    return stream, member
+
+
+def test_the_pages_of_a_large_queue_are_written_one_by_one_before_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, member = member_with_pages_in_ram(monkeypatch)
+    stored = []
+    for _ in member.machine.prepare_checkpoint():
+        stored.append(member.pager.pages_stored)
+    assert stored[:3] == [1, 2, 3]
+    assert len(stored) > 50
+    prepared = member.pager.pages_stored
+    member.checkpoint()
+    assert member.pager.pages_stored <= prepared + 2, "what is loose, and no page of the queue"
+    assert member.page_store.disk_bytes(1) > 300 * 100
+
+
+@pytest.mark.parametrize("command", [Purge(1), DropQueue(1)])
+def test_what_goes_while_a_checkpoint_is_prepared_leaves_nothing(
+    command: Purge | DropQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, member = member_with_pages_in_ram(monkeypatch)
+    member.machine.watch_discards(lambda: None)  # what is gone gives back what it has later
+    preparing = member.machine.prepare_checkpoint()
+    for _ in range(10):
+        next(preparing)
+    stream.send(command)
+    prepared = member.pager.pages_stored
+    list(preparing)
+    member.discard()
+    assert member.pager.pages_stored == prepared
+    member.checkpoint()
+    assert member.page_store.disk_bytes(1) == 0
+
+
 def test_a_dropped_queue_takes_its_folder_along() -> None:
     _, stream, member = paging_member()
     member.checkpoint()
