@@ -80,9 +80,11 @@ class Relay:
             source, copy = (self.world.stream_on(node, name) for name in (SOURCE, COPY))
             if copy is not None:
                 self._check_copy(node, copy, end)
-            position = source.groups.get(GROUP).position if source is not None and end else end
-            if position != end:
-                raise Violation(f"{node.name}: the group is at {position} of {end}, and all is copied")
+            if source is not None and end:
+                group = source.groups.get(GROUP)
+                if group is None or group.position != end:
+                    position = None if group is None else group.position
+                    raise Violation(f"{node.name}: the group is at {position} of {end}, and all is copied")
 
     def _check_copy(self, node: ClusterNode, copy: Any, end: int) -> None:
         found: list[int] = []
