@@ -9,6 +9,7 @@ import pytest
 from tests.cluster_simulation import broken_cluster_rules as cluster
 from tests.cluster_simulation import broken_guest_rules as guests
 from tests.cluster_simulation import broken_lease_rules as leases
+from tests.cluster_simulation.apart import apart
 from tests.cluster_simulation.weather_kinds import KINDS
 from tests.raft import broken_rules as group
 from tests.simulation.state import Violation
@@ -53,7 +54,9 @@ GROUP_CASES: list[tuple[Rule, str, int]] = [
 MORE_SEEDS = 60
 
 
+@apart
 def run(weather: str, seed: int) -> None:
+    """Raises Violation."""
     KINDS[weather](seed, 3).run(SECONDS / 2 if weather.startswith(HALF) else SECONDS)
 
 

@@ -13,14 +13,12 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
 
 import pytest
 
-from tests.cluster_simulation.weather_kinds import KINDS, DenseWeather
-from tests.simulation.state import Violation
+from tests.cluster_simulation.seeds import failures_of
 
 SEEDS = 40
 MANY_SEEDS = 2000
@@ -34,33 +32,6 @@ SEEING = 30
 _CHUNK = 10
 
 _REPLAY = "replay one with: python -m tests.simulation --cluster SIZE --seed N --seconds S --weather W --trace"
-
-
-#: What none of the seeds sees, whose runs change with the broker, one of so many times as many may still see.
-_MORE = 3
-
-
-def failures_of(
-    weather: str,
-    seeds: range,
-    size: int,
-    seconds: float,
-    counts: Counter[str] | None = None,
-    sees: Sequence[str] = (),
-) -> list[str]:
-    """What goes wrong in some seeds; what they see is counted. It goes on behind them until all of `sees` was seen."""
-    failures = []
-    for seed in range(seeds.start, seeds.start + _MORE * len(seeds)):
-        if seed >= seeds.stop and (counts is None or all(counts[what] > 0 for what in sees)):
-            break
-        world = KINDS[weather](seed, size)
-        try:
-            world.run(seconds)
-        except Violation as error:
-            failures.append(str(error))
-        if counts is not None:
-            counts.update(world.counts + world.clients.counts + world.log.counts + world.network.counts)
-    return failures
 
 
 def test_no_seed_finds_a_violation_and_runs_see_everything_that_they_are_for() -> None:
@@ -129,12 +100,12 @@ _FOUND = {
     ],
 )
 def test_a_seed_that_has_found_something(weather: str, seed: int) -> None:
-    KINDS[weather](seed, 3).run(DENSE_SECONDS if weather == "dense" else SECONDS)
+    assert not failures_of(weather, range(seed, seed + 1), 3, DENSE_SECONDS if weather == "dense" else SECONDS)
 
 
 def test_a_seed_of_five_nodes_that_has_found_something() -> None:
     """A removed node that had started again led a group: it knew nothing of that, and nobody could take the group."""
-    DenseWeather(201, 5).run(DENSE_SECONDS)
+    assert not failures_of("dense", range(201, 202), 5, DENSE_SECONDS)
 
 
 @pytest.mark.long

@@ -11,8 +11,7 @@ import pytest
 
 from tests.cluster_simulation import broken_compaction_rules as rules
 from tests.cluster_simulation.bites import MORE_SEEDS, Rule
-from tests.cluster_simulation.weather_kinds import KINDS
-from tests.simulation.state import Violation
+from tests.cluster_simulation.seeds import failures_of
 
 SEEDS = (2, 5, 6)
 MANY_SEEDS = 500
@@ -21,20 +20,9 @@ SECONDS = 0.5
 _REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --seconds S --weather compaction --trace"
 
 
-def failure_of(seed: int, seconds: float, counts: Counter[str]) -> str:
-    """What goes wrong in a seed, "" for nothing; what it sees is counted."""
-    world = KINDS["compaction"](seed, 3)
-    try:
-        world.run(seconds)
-    except Violation as error:
-        return str(error)
-    counts.update(world.counts)
-    return ""
-
-
 def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     counts: Counter[str] = Counter()
-    assert not list(filter(None, [failure_of(seed, SECONDS, counts) for seed in SEEDS])), _REPLAY
+    assert not failures_of("compaction", SEEDS, 3, SECONDS, counts), _REPLAY
     assert counts["records taken"] > 3_000
     assert counts["tombstones taken"] > 10
     assert counts["packed pages seen"] > 100
@@ -55,12 +43,12 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
 )
 def test_a_broken_rule_is_noticed(rule: Rule, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rule(monkeypatch)
-    noticed = (failure_of(number, SECONDS, Counter()) for number in range(seed, seed + MORE_SEEDS))
+    noticed = (failures_of("compaction", [number], 3, SECONDS) for number in range(seed, seed + MORE_SEEDS))
     assert next(filter(None, noticed), "")
 
 
 @pytest.mark.long
 def test_no_seed_of_many_finds_a_violation() -> None:
     counts: Counter[str] = Counter()
-    found = [failure_of(seed, 2.0, counts) for seed in range(1, MANY_SEEDS + 1)]
-    assert not list(filter(None, found)), _REPLAY
+    found = failures_of("compaction", range(1, MANY_SEEDS + 1), 3, 2.0, counts)
+    assert not found, _REPLAY

@@ -9,8 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tests.cluster_simulation.weather_kinds import KINDS
-from tests.simulation.state import Violation
+from tests.cluster_simulation.seeds import failures_of
 
 SEEDS = 18
 MANY_SEEDS = 500
@@ -20,16 +19,8 @@ _REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --se
 
 
 def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
-    failures = []
     counts: Counter[str] = Counter()
-    for seed in range(1, SEEDS + 1):
-        world = KINDS["leases"](seed, 3)
-        try:
-            world.run(SECONDS)
-        except Violation as error:
-            failures.append(str(error))
-        counts.update(world.counts)
-    assert not failures, _REPLAY
+    assert not failures_of("leases", range(1, SEEDS + 1), 3, SECONDS, counts), _REPLAY
     for what in (
         "busy", "claimed again", "committed again", "crashes", "drivers that died", "fenced", "groups released",
         "read again", "stages of what is committed", "tasks that died", "txn.abort ok", "zombies",
@@ -41,15 +32,9 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
 
 def test_a_seed_of_blobs_that_nobody_recognises() -> None:
     """They were published elsewhere before the one before had left the journal's tail."""
-    KINDS["leases"](20, 3).run(1.5)
+    assert not failures_of("leases", range(20, 21), 3, 1.5)
 
 
 @pytest.mark.long
 def test_no_seed_of_many_finds_a_violation() -> None:
-    failures = []
-    for seed in range(1, MANY_SEEDS + 1):
-        try:
-            KINDS["leases"](seed, 3).run(2.0)
-        except Violation as error:
-            failures.append(str(error))
-    assert not failures, _REPLAY
+    assert not failures_of("leases", range(1, MANY_SEEDS + 1), 3, 2.0), _REPLAY

@@ -10,9 +10,8 @@ from collections import Counter
 import pytest
 
 from tests.cluster_simulation import broken_stream_rules as rules
+from tests.cluster_simulation.seeds import failures_of
 from tests.cluster_simulation.test_cluster_bites import Rule, check_noticed
-from tests.cluster_simulation.weather_kinds import KINDS
-from tests.simulation.state import Violation
 
 SEEDS = 8
 MANY_SEEDS = 500
@@ -21,22 +20,9 @@ SECONDS = 0.5
 _REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --seconds S --weather streams --trace"
 
 
-def failures_of(seeds: range, seconds: float, counts: Counter[str], weather: str = "streams") -> list[str]:
-    """What goes wrong in some seeds; what they see is counted."""
-    failures = []
-    for seed in seeds:
-        world = KINDS[weather](seed, 3)
-        try:
-            world.run(seconds)
-        except Violation as error:
-            failures.append(str(error))
-        counts.update(world.counts + world.log.counts)
-    return failures
-
-
 def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     counts: Counter[str] = Counter()
-    assert not failures_of(range(1, SEEDS + 1), SECONDS, counts), _REPLAY
+    assert not failures_of("streams", range(1, SEEDS + 1), 3, SECONDS, counts), _REPLAY
     for what in (
         "crashes", "installs", "known sequences", "sequences again", "reads from an offset", "reads from first",
         "reads from last", "reads from next", "reads from 1s", "digests", "cursor returns", "placed entries cut",
@@ -56,31 +42,31 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
 
 def test_who_reads_pages_that_rot_gets_what_is_there() -> None:
     counts: Counter[str] = Counter()
-    assert not failures_of(range(1, 5), SECONDS / 2, counts, "rot"), _REPLAY.replace("streams", "rot")
+    assert not failures_of("rot", range(1, 5), 3, SECONDS / 2, counts), _REPLAY.replace("streams", "rot")
     assert counts["damaged"] >= counts["damaged when read"] > 10
 
 
 def test_a_seed_of_a_node_that_is_ready_while_it_takes_a_state() -> None:
     """It took the files of the streams that were on their way for nobody's."""
-    assert not failures_of(range(225, 226), 1.0, Counter()), _REPLAY
+    assert not failures_of("streams", range(225, 226), 3, 1.0), _REPLAY
 
 
 @pytest.mark.long
 def test_a_seed_of_a_state_that_was_larger_than_what_a_link_may_have_on_its_way() -> None:
     """An error of the network: it ended the link each time that the state was sent."""
-    assert not failures_of(range(70_007, 70_008), 4.0, Counter()), _REPLAY
+    assert not failures_of("streams", range(70_007, 70_008), 3, 4.0), _REPLAY
 
 
 @pytest.mark.long
 def test_a_seed_of_a_publish_that_came_when_all_was_said_to_be_copied() -> None:
     """An error of the simulation: a node had taken it that had no link yet, for a client that did not wait for it."""
-    assert not failures_of(range(100_059, 100_060), 1.0, Counter()), _REPLAY
+    assert not failures_of("streams", range(100_059, 100_060), 3, 1.0), _REPLAY
 
 
 @pytest.mark.long
 def test_a_seed_of_a_node_that_tells_late_of_a_message_that_came_back_since() -> None:
     """An error of the model: it held the rest of the later return against the earlier delivery."""
-    assert not failures_of(range(100_045, 100_046), 1.0, Counter()), _REPLAY
+    assert not failures_of("streams", range(100_045, 100_046), 3, 1.0), _REPLAY
 
 
 @pytest.mark.parametrize(
@@ -119,4 +105,4 @@ def test_a_broken_rule_is_noticed(rule: Rule, weather: str, seed: int, monkeypat
 
 @pytest.mark.long
 def test_no_seed_of_many_finds_a_violation() -> None:
-    assert not failures_of(range(1, MANY_SEEDS + 1), 2.0, Counter()), _REPLAY
+    assert not failures_of("streams", range(1, MANY_SEEDS + 1), 3, 2.0), _REPLAY

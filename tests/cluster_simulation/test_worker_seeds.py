@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster_simulation import broken_worker_rules as rules
 from tests.cluster_simulation.bites import Rule, check_noticed
-from tests.cluster_simulation.test_cluster_seeds import failures_of
+from tests.cluster_simulation.seeds import failures_of
 
 SEEDS = 12
 SPREAD_SEEDS = 8
