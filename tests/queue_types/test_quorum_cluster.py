@@ -532,7 +532,7 @@ def test_letters_under_way_survive_a_transfer_that_was_given_up() -> None:
 
 
 @pytest.mark.parametrize("is_from_leader", [True, False])
-def test_the_leader_tells_how_long_an_entry_takes_whoever_has_sent_it(cluster: NodeCluster, is_from_leader: bool) -> None:
+def test_the_leader_tells_how_long_an_entry_takes_whoever_sent_it(cluster: NodeCluster, is_from_leader: bool) -> None:
     leader = cluster.leader(1)
     group = cluster.nodes[leader].node.groups.all[1]
     client = cluster.nodes[leader if is_from_leader else follower(cluster)].client(1)
