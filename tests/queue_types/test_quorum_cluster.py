@@ -543,3 +543,47 @@ def test_the_leader_tells_how_long_an_entry_takes_whoever_sent_it(cluster: NodeC
     cluster.run(100)
     assert confirmed(client) == 1
     assert group.commit_ms < 80  # the mean, into which it goes
+
+
+DELETE_IF_EMPTY = methods.QueueDelete(0, "q", False, True, False)
+
+
+def one_behind(cluster: NodeCluster) -> tuple[Client, str]:
+    """The client of a member that has not heard of a message that is confirmed, and that member."""
+    behind, leader = follower(cluster), cluster.leader(1)
+    late, publisher = cluster.nodes[behind].client(1), cluster.nodes[leader].client(1)
+    cluster.isolate(behind)
+    answer(cluster, publisher, CONFIRM)
+    publish(publisher, b"1")
+    cluster.run(100)
+    assert confirmed(publisher) == 1
+    assert cluster.nodes[behind].queue("q").message_count() == 0
+    return late, behind
+
+
+def test_who_is_behind_does_not_delete_what_is_not_empty(cluster: NodeCluster) -> None:
+    late, _ = one_behind(cluster)
+    assert answer(cluster, late, DELETE_IF_EMPTY) == []
+    cluster.heal()
+    cluster.run(1500)
+    (refused,) = [event.method for event in late.take()]
+    assert (refused.name, refused.reply_code) == ("channel.close", 406)
+    assert counts(cluster) == {(1, 0, 0)}
+
+
+def test_who_hears_of_nobody_says_that_it_does_not_know_what_is_there(cluster: NodeCluster) -> None:
+    late, _ = one_behind(cluster)
+    late.send(1, DELETE_IF_EMPTY)
+    cluster.run(1500)
+    (refused,) = [event.method for event in late.take()]
+    assert (refused.name, refused.reply_code) == ("channel.close", 406)
+    assert "is not known here" in refused.reply_text
+    cluster.heal()
+    cluster.run(1500)
+    assert counts(cluster) == {(1, 0, 0)}
+
+
+def test_what_is_empty_and_unused_is_deleted_by_any_member(cluster: NodeCluster) -> None:
+    client = cluster.nodes[follower(cluster)].client(1)
+    said = answer(cluster, client, methods.QueueDelete(0, "q", True, True, False))
+    assert names(said) == ["queue.delete-ok"]

@@ -34,11 +34,12 @@ from amqp_broker.queue_types.quorum.guest import Guest, Leaving
 from amqp_broker.queue_types.quorum.guest_feeds import GuestFeeds
 from amqp_broker.queue_types.quorum.guest_frames import decode_answer, decode_request
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
-from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.queue_types.receipts import JointReceipt, Receipt
 from queues.background import SLICE
 from queues.pager import Pager
 from queues.quorum.commands import (
     Command,
+    Detach,
     Dispatched,
     DropQueue,
     Enqueue,
@@ -99,6 +100,8 @@ _NEVER = 1 << 62
 #: So many queues, or readers of streams, hear in one slice that this node has left their group, or come to it.
 _TOLD_AT_ONCE = 64
 _ENDED = object()
+#: The number of a consumer that there never is.
+_NOBODY = 0
 #: Octets of a number that is drawn.
 _NUMBER_BYTES = 8
 
@@ -371,6 +374,20 @@ class QueueGroup(CommandSink):
             receipt.expect()
         self._groups.touch(self.group_id)
         return self.stream.submit(command, receipt)
+
+    def when_current(self, then: Callable[[], None]) -> None:
+        """Call `then` once this node has applied all that was committed before: a command that changes nothing is
+        applied behind it."""
+
+        def done(refusals: list[Refusal]) -> None:
+            if Refusal.UNKNOWN in refusals:
+                self.when_current(then)  # the node's session was lost meanwhile: nobody knows when that was
+            else:
+                then()
+
+        receipt = JointReceipt()
+        self.submit(Detach(_NOBODY, False), receipt)
+        receipt.seal(done)
 
     def submit_opening(self, command: Command, receipt: Receipt | None = None) -> None:
         """A command that makes a queue. That of a guest begins a batch: the leader, which may know more of what is

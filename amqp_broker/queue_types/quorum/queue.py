@@ -1,7 +1,8 @@
 """QuorumQueue: a quorum queue as the channels of this node see it. Its log is that of a queue group.
 
 Where this node is a member of the group, what the queue holds is known here: as far as this node has applied the log.
-Where it is a guest, the member that leads is asked.
+Where it is a guest, the member that leads is asked. What is to be deleted only if it is empty, or unused, is looked at
+once this node has applied all that was committed before.
 """
 
 from __future__ import annotations
@@ -141,7 +142,10 @@ class QuorumQueue(QueueProxy):
         group = self.group
         guest = group.guest
         if guest is None:
-            then(None)
+            if is_certain:
+                self._when_current(then)
+            else:
+                then(None)
             return
 
         def counted(figures: QueueStatistics | None) -> None:
@@ -150,6 +154,20 @@ class QuorumQueue(QueueProxy):
             then(self._uncounted() if figures is None and is_certain and group.guest is not None else None)
 
         guest.counts.count(self.queue_id, counted, is_certain, group.clock.now)
+
+    def _when_current(self, then: Done) -> None:
+        """A member may be behind, and a leader may have been replaced: nothing that was confirmed is to be missed."""
+        group, is_over = self.group, False
+
+        def end(refusal: AmqpException | None) -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                timer.cancel()
+                then(refusal)
+
+        timer = group.host.timers.at(group.clock.now + COUNT_MS, lambda now: end(self._uncounted()))
+        group.when_current(lambda: end(None))
 
     def _uncounted(self) -> AmqpException:
         """What a client of a guest is told if nobody has said what the queue holds."""

@@ -19,7 +19,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from amqp_broker.errors import precondition_failed
-from amqp_broker.queue_types.receipts import JointReceipt
 from amqp_broker.queue_types.stream.arguments import as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery, GroupReader, GroupSettings
@@ -32,8 +31,7 @@ from amqp_broker.queue_types.stream.wish import Wish
 from queues.message import Delivery, Message
 from queues.peeking import PeekSteps, PeekWish
 from queues.queue import Done
-from queues.quorum.effects import Refusal
-from queues.stream.commands import OpenStream, Trim
+from queues.stream.commands import OpenStream
 from queues.stream.counts import StreamCounts
 from queues.stream.settings import COMPRESSIONS, StreamSettings
 from queues.stream.start import page_of, place_of
@@ -465,18 +463,8 @@ class StreamQueue(LogQueue):
                 self.serve_later(reader)
 
     def when_current(self, then: Callable[[], None]) -> None:
-        """Call `then` once this node has applied all that was committed before: a command that changes nothing is
-        applied behind it."""
-        receipt = JointReceipt()
-        self.group.submit(Trim(self.queue_id, 0), receipt)
-
-        def done(refusals: list[Refusal]) -> None:
-            if Refusal.UNKNOWN in refusals and not self.is_deleted:
-                self.when_current(then)  # the node's session was lost meanwhile: nobody knows when that was
-            else:
-                then()
-
-        receipt.seal(done)
+        """See QueueGroup."""
+        self.group.when_current(then)
 
     def find_end(self, reader: StreamReader) -> None:
         """Serve a reader once this node knows where the log ends."""
