@@ -60,14 +60,16 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "parameter.put": POLICYMAKER,
     "parameter.delete": POLICYMAKER,
 }
-#: Verbs that change nothing. All others are written down in the audit log.
+#: Verbs that change nothing. All others are written down in the audit log, and so is who looks at messages in a queue
+#: or begins to follow them.
 LOOKING: Final = frozenset({
     "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
     "definitions.export", "cluster.status", "audit.page", "node.guard",
-    "definitions.diff", "policy.preview", "stream.stat", "stream.find", "queue.homes",
+    "definitions.diff", "policy.preview", "stream.stat", "stream.find", "queue.homes", "quorum.view", "route.test",
+    "tap.list", "tap.read",
 })  # fmt: skip
 #: Verbs whose steps may wait for what clients do: they look, however much there is. Those that act do not wait.
-PATIENT: Final = LOOKING | {"queue.peek", "quorum.view", "route.test"}
+PATIENT: Final = LOOKING | {"queue.peek"}
 
 
 def least_tag(verb: str) -> str | None:

@@ -132,7 +132,8 @@ class ClusterConfig:
         COUNT,
         8,
         REPLICATION,
-        "Groups over which quorum queues are spread, each with a leader of its own; the same on every member, always.",
+        "Groups over which quorum queues and streams are spread, each with a leader of its own; the same on every "
+        "member, always.",
         minimum=1,
         maximum=1024,
     )

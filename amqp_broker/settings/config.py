@@ -636,8 +636,8 @@ class Config(ClusterConfig):
         TEXT,
         "auto",
         NODE,
-        "Whether connections of clients move to the worker that has the classic queue they use; off: each stays at the "
-        "worker that it came to.",
+        "Whether connections of clients move to the worker that has the classic queue they use, or leads the group of "
+        "the quorum queue or stream; off: each stays at the worker that it came to.",
         choices=("auto", "off"),
     )
     spread_groups: bool = setting(

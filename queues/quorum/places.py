@@ -37,8 +37,8 @@ _DEAD_BYTES = 8 * 1024 * 1024
 #: one or two milliseconds where queues are small. Who installs it takes about as long.
 CUT_BYTES = 512 * 1024
 #: What is written ahead of a checkpoint in one slice, which takes some 100 microseconds; a look at a page that needs
-#: nothing takes about as long as so many octets.
-AHEAD_BYTES, _LOOK_BYTES = 128 * 1024, 128
+#: nothing, or at a queue, takes about as long as so many octets.
+AHEAD_BYTES, _LOOK_BYTES, _QUEUE_BYTES = 128 * 1024, 128, 2048
 
 #: By queue.
 _ByQueue = dict[int, list[Any]]
@@ -203,15 +203,19 @@ def place_ahead(state: GroupState, pager: Pager) -> Iterator[None]:
         if queue is None:
             continue
         sparse = pager.page_store.sparse_segments(queue_id)
+        done += _QUEUE_BYTES
         for page in [page for pages in _pages_of(queue) for page in pages]:
-            before = pager.pages_stored
-            _place(page, queue_id, pager, sparse)
-            done += _LOOK_BYTES if pager.pages_stored == before else page.size
             if done >= AHEAD_BYTES:
                 done = 0
                 yield
                 if state.queues.get(queue_id) is not queue:
                     break  # its pages go: a place that one got now would be nobody's
+            before = pager.pages_stored
+            _place(page, queue_id, pager, sparse)
+            done += _LOOK_BYTES if pager.pages_stored == before else page.size
+        if done >= AHEAD_BYTES:
+            done = 0
+            yield
 
 
 def name_places(queue: QuorumQueue, pager: Pager) -> int:

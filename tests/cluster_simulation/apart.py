@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
+import pickle
+import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import ParamSpec, TypeVar
@@ -30,7 +32,7 @@ def apart(work: Callable[P, R]) -> Callable[P, R]:
             try:
                 there.send((work(*arguments, **named), None))
             except BaseException as error:  # noqa: BLE001  # it is raised where somebody waits for it
-                there.send((None, error))
+                there.send((None, _whole(error)))
 
         process = context.Process(target=work_apart, args=(sending,))
         process.start()
@@ -40,9 +42,24 @@ def apart(work: Callable[P, R]) -> Callable[P, R]:
         except EOFError:
             process.join()
             raise RuntimeError(f"the process of {work.__name__} ended with {process.exitcode}") from None
-        process.join()
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.join()
         if error is not None:
             raise error
         return result  # type: ignore[no-any-return]  # what `work` has returned
 
     return run
+
+
+def _whole(error: BaseException) -> BaseException:
+    """It, with where it was raised; or a text of both, where it cannot be sent."""
+    told = "".join(traceback.format_exception(error))
+    error.add_note(told)
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001  # an exception of any library may do anything when it is made anew
+        return RuntimeError(told)
+    return error

@@ -27,8 +27,8 @@ SECONDS = 2.0
 DENSE_SECONDS = 1.0
 #: Of the many that run in every test, in dense weather.
 SHORT_SECONDS = 0.5
-#: So many of them see everything that there is.
-SEEING = 30
+#: So many of them see most of what there is.
+SEEING = 12
 _CHUNK = 10
 
 _REPLAY = "replay one with: python -m tests.simulation --cluster SIZE --seed N --seconds S --weather W --trace"

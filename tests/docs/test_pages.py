@@ -65,7 +65,7 @@ def verbs() -> tuple[str, ...]:
     folder = ROOT / "amqp_broker" / "management"
     files = [*sorted(folder.glob("*.py")), folder / "objects" / "pages.py"]
     text = "".join(file.read_text(encoding="utf-8") for file in files)
-    return tuple(re.findall(r'^            "([a-z_.]+)": self\._\w+,$', text, re.MULTILINE))
+    return tuple(re.findall(r'^(?: {12}| {8}self\.verbs: .* = \{)"([a-z_.]+)": self\._\w+[,}]', text, re.MULTILINE))
 
 
 def is_known(left: str, right: str) -> bool:

@@ -307,6 +307,28 @@ def test_a_guest_without_a_leader_asks_the_next_one_before_it_deletes(
     assert closed(client) == f"406 PRECONDITION_FAILED - queue 'q' in vhost '/' {why}"
 
 
+@pytest.mark.parametrize("asked_after_ms", [0, 50, 300, 700])
+def test_who_was_a_member_until_just_now_does_not_delete_what_is_not_empty(
+    cluster: NodeCluster, asked_after_ms: int
+) -> None:
+    """It has heard nothing since it was removed, forgets what it had, and is a guest when it hears again."""
+    leader = cluster.leader(GROUP)
+    leaving = next(name for name in listed(cluster) if name != leader)
+    publish(cluster.nodes[leader].client(1), b"one", b"two")
+    cluster.run(200)
+    client = cluster.nodes[leaving].client(1)
+    rest = [name for name in cluster.names if name != leaving]
+    proposals = cluster.nodes[cluster.leader()].node.replication
+    proposals.propose(commands.put_group_members(GROUP, rest, listed(cluster)))
+    while leaving in group(cluster.nodes[leader]).raft.members:
+        cluster.run(10)
+    cluster.run(asked_after_ms)
+    client.send(1, delete(if_empty=True))
+    cluster.run(2000)
+    assert closed(client) == "406 PRECONDITION_FAILED - queue 'q' in vhost '/' not empty"
+    assert group(cluster.nodes[leaving]).guest is not None
+
+
 def test_a_guest_to_which_nobody_says_what_a_queue_holds_does_not_delete_it(cluster: NodeCluster) -> None:
     guest, leader = guest_of(cluster), cluster.leader(GROUP)
     publish(cluster.nodes[leader].client(1), b"one")

@@ -568,6 +568,7 @@ def test_who_is_behind_does_not_delete_what_is_not_empty(cluster: NodeCluster) -
     cluster.run(1500)
     (refused,) = [event.method for event in late.take()]
     assert (refused.name, refused.reply_code) == ("channel.close", 406)
+    assert refused.reply_text.endswith("not empty"), refused.reply_text
     assert counts(cluster) == {(1, 0, 0)}
 
 

@@ -164,9 +164,9 @@ async def lose_nothing(folder: Path, **settings: object) -> None:
         first, second, third = cluster.nodes
         await declare(first.url)
         lasting = await declare_lasting(first.url, LASTING)
-        local = [f"at{number}" for number in range(12)]
+        local = [f"at{number}" for number in range(6)]
         async with contextlib.AsyncExitStack() as stack:
-            for name, url in zip(local, [first.url, second.url, third.url] * 4, strict=True):
+            for name, url in zip(local, [first.url, second.url, third.url] * 2, strict=True):
                 connection = await stack.enter_async_context(await aio_pika.connect(url))
                 await (await connection.channel()).declare_queue(name, durable=True, arguments=LOCAL)
         queues = (*CLASSIC, *local, "lasting", "stream", *lasting)
@@ -404,6 +404,7 @@ async def restart_all(folder: Path) -> None:
         await until(lambda: not any(each.exists() for each in folders), "a worker that holds nothing stays")
 
 
+@pytest.mark.long  # hosts whose groups are spread do the same below
 def test_hosts_get_workers_one_after_the_other(tmp_path: Path) -> None:
     asyncio.run(restart_all(tmp_path))
 

@@ -135,39 +135,37 @@ class QuorumQueue(QueueProxy):
         self._ask(then, is_certain=False)
 
     def count_for_certain(self, then: Done) -> None:
-        """See Queue."""
-        self._ask(then, is_certain=True)
-
-    def _ask(self, then: Done, is_certain: bool) -> None:
-        group = self.group
-        guest = group.guest
-        if guest is None:
-            if is_certain:
-                self._when_current(then)
-            else:
-                then(None)
-            return
-
-        def counted(figures: QueueStatistics | None) -> None:
-            if figures is not None:
-                self._counted = figures
-            then(self._uncounted() if figures is None and is_certain and group.guest is not None else None)
-
-        guest.counts.count(self.queue_id, counted, is_certain, group.clock.now)
-
-    def _when_current(self, then: Done) -> None:
-        """A member may be behind, and a leader may have been replaced: nothing that was confirmed is to be missed."""
+        """See Queue. A member may be behind, and a leader may have been replaced: it is counted once this node has
+        heard of all that was committed before, so nothing that was confirmed is missed."""
         group, is_over = self.group, False
 
-        def end(refusal: AmqpException | None) -> None:
+        def end(refusal: Exception | None) -> None:
             nonlocal is_over
             if not is_over:
                 is_over = True
                 timer.cancel()
                 then(refusal)
 
-        timer = group.host.timers.at(group.clock.now + COUNT_MS, lambda now: end(self._uncounted()))
-        group.when_current(lambda: end(None))
+        timer = group.timers.at(group.clock.now + COUNT_MS, lambda now: end(self._uncounted()))
+        group.when_current(lambda: self._ask(end, is_certain=True))
+
+    def _ask(self, then: Done, is_certain: bool) -> None:
+        group = self.group
+        guest = group.guest
+        if guest is None:
+            then(None)
+            return
+
+        def counted(figures: QueueStatistics | None) -> None:
+            if figures is not None:
+                self._counted = figures
+                then(None)
+            elif is_certain and group.guest is None:
+                self.count_for_certain(then)  # a member since, which may be behind
+            else:
+                then(self._uncounted() if is_certain else None)
+
+        guest.counts.count(self.queue_id, counted, is_certain, group.clock.now)
 
     def _uncounted(self) -> AmqpException:
         """What a client of a guest is told if nobody has said what the queue holds."""

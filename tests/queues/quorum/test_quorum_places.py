@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
 from queues.pager import Pager
 from queues.quorum import places
-from queues.quorum.commands import Attach, DropQueue, How, Purge, Settle
+from queues.quorum.commands import Attach, DropQueue, How, OpenQueue, Purge, Settle
 from queues.quorum.image import CHUNK_BYTES
 from queues.quorum.image_reader import ImageReader
 from queues.quorum.machine import QueueGroupMachine
@@ -106,7 +107,7 @@ def test_the_pages_of_a_large_queue_are_written_one_by_one_before_a_checkpoint(m
     stored = []
     for _ in member.machine.prepare_checkpoint():
         stored.append(member.pager.pages_stored)
-    assert stored[:3] == [1, 2, 3]
+    assert stored[:4] == [0, 1, 2, 3]
     assert len(stored) > 50
     prepared = member.pager.pages_stored
     member.checkpoint()
@@ -114,22 +115,39 @@ def test_the_pages_of_a_large_queue_are_written_one_by_one_before_a_checkpoint(m
     assert member.page_store.disk_bytes(1) > 300 * 100
 
 
-@pytest.mark.parametrize("command", [Purge(1), DropQueue(1)])
-def test_what_goes_while_a_checkpoint_is_prepared_leaves_nothing(
-    command: Purge | DropQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream, member = member_with_pages_in_ram(monkeypatch)
-    member.machine.watch_discards(lambda: None)  # what is gone gives back what it has later
+def begin_to_prepare(member: Member) -> tuple[Iterator[None], int]:
+    """A preparation of which some slices are done, and how many pages have a place by then."""
     preparing = member.machine.prepare_checkpoint()
     for _ in range(10):
         next(preparing)
-    stream.send(command)
-    prepared = member.pager.pages_stored
+    return preparing, member.pager.pages_stored
+
+
+def test_what_is_emptied_while_a_checkpoint_is_prepared_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, member = member_with_pages_in_ram(monkeypatch)
+    preparing, prepared = begin_to_prepare(member)
+    stream.send(Purge(1))
     list(preparing)
-    member.discard()
     assert member.pager.pages_stored == prepared
     member.checkpoint()
     assert member.page_store.disk_bytes(1) == 0
+
+
+def test_pages_of_a_queue_that_goes_while_a_checkpoint_is_prepared_get_no_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, member = member_with_pages_in_ram(monkeypatch)
+    preparing, prepared = begin_to_prepare(member)
+    del member.state.queues[1]  # and it gives back what it has later
+    list(preparing)
+    assert member.pager.pages_stored == prepared
+
+
+def test_a_slice_of_a_preparation_looks_at_a_few_queues() -> None:
+    member = Member("n1")
+    stream = Stream(Group(member), member)
+    stream.send(*[OpenQueue(number, settings_of()) for number in range(1, 1001)])
+    assert len(list(member.machine.prepare_checkpoint())) > 10
 
 
 def test_a_dropped_queue_takes_its_folder_along() -> None:
