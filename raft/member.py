@@ -367,8 +367,8 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         return self._checkpointing is None and not self.log.has_unsynced_checkpoint
 
     def take_checkpoint(self) -> bool:
-        """Make a checkpoint as of the last apply (of then, if it is made in slices), unless the newest one is of that.
-        Returns whether it is made."""
+        """Make a checkpoint as of the last apply, unless the newest one is of that; where there are slices, as of the
+        last apply when it is prepared. Returns whether it is made."""
         if self.last_applied <= self.log.checkpoint_index:
             return False
         if self.slices is None:

@@ -66,6 +66,11 @@ def counts(cluster: NodeCluster, name: str = "q") -> set[tuple[int, int, int]]:
     return {(queue.message_count(), queue.unacked_count(), queue.consumer_count()) for queue in queues}
 
 
+def counts_at(cluster: NodeCluster, node: str) -> tuple[int, int, int]:
+    queue = cluster.nodes[node].queue("q")
+    return queue.message_count(), queue.unacked_count(), queue.consumer_count()
+
+
 def agree(cluster: NodeCluster) -> None:
     """All machines are in the same state."""
     machines = [driver.node.groups.all[1].machine for driver in cluster.nodes.values()]
@@ -588,3 +593,20 @@ def test_what_is_empty_and_unused_is_deleted_by_any_member(cluster: NodeCluster)
     client = cluster.nodes[follower(cluster)].client(1)
     said = answer(cluster, client, methods.QueueDelete(0, "q", True, True, False))
     assert names(said) == ["queue.delete-ok"]
+
+
+def test_who_has_lost_its_session_is_current_once_its_next_one_is_heard(cluster: NodeCluster) -> None:
+    """The consumer, which is attached again at the beginning of that one, has what was published meanwhile."""
+    behind = follower(cluster)
+    driver, publisher = cluster.nodes[behind], cluster.nodes[cluster.leader(1)].client(1)
+    answer(cluster, driver.client(1), consume("q"))
+    cluster.isolate(behind)
+    found: list[tuple[int, int, int]] = []
+    driver.node.groups.all[1].when_current(lambda: found.append(counts_at(cluster, behind)))
+    while counts_at(cluster, cluster.leader(1))[2]:  # until the session, and its consumer with it, is given up
+        cluster.run(100)
+    publish(publisher, b"1", b"2")
+    cluster.run(100)
+    cluster.heal()
+    cluster.run(2000)
+    assert found == [(0, 2, 1)]
