@@ -31,17 +31,17 @@ def describe_machine() -> str:
     return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release()}"
 
 
-def commit() -> str:
-    """The short hash of the commit, with `+changes` where the tree differs from it."""
-    head = _git("rev-parse", "--short", "HEAD")
+def commit(root: Path = ROOT) -> str:
+    """The short hash of a checkout's commit, with `+changes` where the tree differs from it."""
+    head = _git(root, "rev-parse", "--short", "HEAD")
     if not head:
         return "no commit"
-    return f"{head}+changes" if _git("status", "--porcelain", "--untracked-files=no") else head
+    return f"{head}+changes" if _git(root, "status", "--porcelain", "--untracked-files=no") else head
 
 
-def _git(*arguments: str) -> str:
+def _git(root: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
