@@ -108,7 +108,13 @@ def on_queue_delete(channel: Channel, method: methods.QueueDelete) -> None:
         else:
             queue.count(True, lambda refusal: then(None))
 
-    ask(channel, method.name, question, lambda: _delete_queue(channel, method, name))
+    def answer() -> None:
+        if channel.vhost.find_queue(name) is queue:
+            _delete_queue(channel, method, name)
+        else:  # another one has its name by now, of which nobody has said what it holds
+            on_queue_delete(channel, method)
+
+    ask(channel, method.name, question, answer)
 
 
 def _delete_queue(channel: Channel, method: methods.QueueDelete, name: str) -> None:

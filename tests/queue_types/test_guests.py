@@ -351,6 +351,29 @@ def test_a_guest_to_which_nobody_says_what_a_queue_holds_does_not_delete_it(clus
     assert closed(client) == "406 PRECONDITION_FAILED - queue 'q' in vhost '/' not empty"
 
 
+@pytest.mark.parametrize("queue_type", ["quorum", "classic"])
+def test_a_queue_made_anew_while_the_one_before_was_asked_is_asked_too(cluster: NodeCluster, queue_type: str) -> None:
+    guest, leader = guest_of(cluster), cluster.leader(GROUP)
+    other = cluster.nodes[leader].client(1)
+    client = cluster.nodes[guest].client(1)
+    vhost = cluster.nodes[guest].node.broker.vhosts["/"]
+    asked = vhost.find_queue("q")
+    assert asked is not None
+    answers: list[Any] = []
+    asked.count_for_certain = answers.append  # type: ignore[method-assign]
+    client.send(1, delete(if_empty=True))
+    cluster.run(20)
+    answer(cluster, other, delete())
+    answer(cluster, other, declare("q", x_queue_type=queue_type))
+    publish(other, b"one")
+    cluster.run(200)
+    assert vhost.find_queue("q") not in (None, asked)
+    (told,) = answers
+    told(None)
+    cluster.run(500)
+    assert closed(client) == "406 PRECONDITION_FAILED - queue 'q' in vhost '/' not empty"
+
+
 def test_questions_of_a_guest_that_nobody_answers_are_given_up_in_slices(cluster: NodeCluster) -> None:
     guest, leader = guest_of(cluster), cluster.leader(GROUP)
     driver = cluster.nodes[guest]
