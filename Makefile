@@ -7,7 +7,7 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 # Thousands of processes start in the tests: none of them has to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run cluster test test-cache test-plain dist package-test test-upgrade check lint types bench bench-compare bench-bystander bench-footprint bench-hop bench-instructions bench-kafka bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
+.PHONY: help setup run cluster test test-cache test-plain dist package-test test-upgrade check lint types bench bench-before bench-compare bench-bystander bench-footprint bench-hop bench-instructions bench-kafka bench-spark simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -93,6 +93,9 @@ bench: setup ## load a running broker and measure it (ARGS="--confirm 1000 --siz
 
 bench-compare: setup $(VENV)/tools.stamp ## measure side by side with RabbitMQ; writes to benchmarks/results/ (ARGS=)
 	@exec $(PY) -m benchmarks.compare $(ARGS)
+
+bench-before: setup $(VENV)/tools.stamp ## measure side by side with another checkout of the project, set up as well (BEFORE=path, ARGS=)
+	@exec $(PY) -m benchmarks.before $(BEFORE) $(ARGS)
 
 simulate: setup $(VENV)/tools.stamp ## replay one run of the simulator (SEED=n), or run many (SEEDS=1..500); CLUSTER=3 or 5 nodes
 	@exec $(PY) -m tests.simulation $(if $(CLUSTER),--cluster $(CLUSTER),--steps 800) \

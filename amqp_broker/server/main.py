@@ -26,6 +26,7 @@ from amqp_broker.node import Node
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.descriptors import raise_limit
 from amqp_broker.server.driver import Driver, started_thread
+from amqp_broker.server.heap import keep_room
 from amqp_broker.server.listener import Listener, TlsListener
 from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.reloading import Reloading
@@ -132,6 +133,7 @@ def _serve(
         config = cluster.settle(disk)
         _log_start(config, listeners)
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
+        keep_room()
         now = int(time.time() * 1000)
         node = Node(config, disk, now, secrets.token_bytes, token)
         facts = node.facts
