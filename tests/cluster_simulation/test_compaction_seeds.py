@@ -36,7 +36,7 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
         (rules.the_newest_goes, 1),
         (rules.tombstones_go_alone, 1),
         (rules.what_is_left_gets_another_offset, 1),
-        (rules.new_files_are_not_synced, 6),
+        (rules.new_files_are_not_synced, 12),
         (rules.old_files_go_at_once, 2),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -62,15 +62,17 @@ async def opened(stack: contextlib.AsyncExitStack, cluster: RunningCluster) -> l
 
 
 def ask_all(cluster: RunningCluster, verb: str, **fields: object) -> dict[str, dict[str, object]]:
-    """What a verb answers, by the worker that was asked: each of them."""
+    """What a verb answers, by the worker that was asked: each of them. Who asks stays: a new client is given to a worker
+    with fewer of them, and those that moved to their queues may all be at one."""
     answers: dict[str, dict[str, object]] = {}
-    for _ in range(20):
-        for url in cluster.urls:
-            with SystemClient(url) as client:
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            for url in cluster.urls:
+                client = stack.enter_context(SystemClient(url))
                 node = client.request("statistics")["statistics"]["node"]
                 answers[node] = client.request(verb, **fields)
-        if set(answers) == WORKERS:
-            return answers
+            if set(answers) == WORKERS:
+                return answers
     raise AssertionError(f"only {sorted(answers)} were reached")
 
 
