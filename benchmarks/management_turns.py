@@ -56,6 +56,7 @@ REQUESTS: dict[str, tuple[str, dict[str, object]]] = {
     "statistics": ("statistics", {}),
     "messages of a queue": ("queue.peek", {"vhost": "/", "name": LAST, "limit": 100}),
     "a route": ("route.test", {"vhost": "/", "exchange": "amq.topic", "routing_key": "a.b"}),
+    "a route to each queue that has a binding": ("route.test", {"vhost": "/", "exchange": "amq.fanout"}),
     "a policy, before it is set": ("policy.preview", {"vhost": "/", "pattern": "^q", "definition": {"max-length": 1}}),
     "definitions": ("definitions.export", {}),
     "unroutable messages": ("objects.page", {"kind": "unroutable", "limit": 250}),
@@ -105,6 +106,7 @@ class AskedNode:
         self._send(client, declare)
         bound = names[: int(BINDINGS * scale)]
         self._send(client, [methods.QueueBind(0, name, "amq.topic", f"a.{name}", True, Table()) for name in bound])
+        self._send(client, [methods.QueueBind(0, name, "amq.fanout", "", True, Table()) for name in bound])
         section = encode_properties({"delivery_mode": 1})
         for _ in range(200):
             octets = encode_method_frame(CHANNEL, methods.BasicPublish(0, "", names[-1], False, False))

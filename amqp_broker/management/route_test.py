@@ -1,14 +1,14 @@
 """RouteTest: the verb `route.test`: where a message would go, and what would become of it there. None is published.
 
-Which queues, the router says as it does for a publish. How it comes there is shown exchange by exchange: what is
-behind each (Exchange.reached_by_all), and of its bindings those that match and some that do not
-(Exchange.leads_alone). No type of exchange is known here. What costs by the number of bindings and queues is done in
-slices, and bounded.
+The way is Router.route's, gone in slices, exchange by exchange: what is behind each (Exchange.reached_by_all), and of
+its bindings those that match and some that do not (Exchange.leads_alone). No type of exchange is known here. What costs
+by the number of bindings and queues is done in slices, and bounded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.auth.permissions import Action, Permission, TopicPermission
@@ -16,6 +16,7 @@ from amqp_broker.management.definitions.arguments import read_arguments
 from amqp_broker.management.objects.values import as_object
 from amqp_broker.management.prospects import prospects_of
 from amqp_broker.management.refused import not_found
+from amqp_broker.management.written_json import JsonChunks, JsonText, encode_value
 from amqp_broker.messages.facts import MessageFacts, copy_keys
 from amqp_broker.metadata.access import ADMINISTRATOR
 from amqp_broker.protocol.errors import EncodeError
@@ -23,7 +24,7 @@ from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.protocol.properties import encode_properties
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import Steps
-from exchanges.bindings import EXCHANGE, QUEUE, Binding, Destination
+from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.delayed import delay_of
 from exchanges.registry import DEFAULT_EXCHANGE
 from queues.message import Address, build_message
@@ -43,6 +44,8 @@ MOST_EXCHANGES = 50
 MOST_TRIED = 2000
 #: So many bindings are tried, and queues looked at, in one slice.
 _SLICE = 16
+#: So many destinations are handed on, and bindings passed over, in one slice.
+_HANDED = 128
 #: Properties that a type of exchange may look at.
 _PROPERTIES = ("message_id", "correlation_id", "app_id", "type", "user_id", "reply_to")
 
@@ -90,40 +93,44 @@ class RouteTest:
         entry = vhost.router.get(asked.exchange)
         if entry is None:
             raise not_found("exchange", asked.exchange, name)
-        route = vhost.router.route(asked.exchange, asked.routing_keys, asked.facts)
-        yield None
-        exchanges, left_out = yield from _walk(vhost, entry, asked)
-        queues = yield from self._queues(vhost, route.queues, asked)
-        yield None
+        walk = Walk(vhost, asked)
+        exchanges = yield from walk.from_exchange(entry)
+        queues, refusing = yield from self._queues(vhost, list(islice(walk.queues, asked.limit)), asked)
         refusal = refusal_of(self._metadata, user, name, entry, asked.routing_keys)
+        count = len(walk.queues)
         return {
             "user": user,
             "permitted": not refusal,
             "refusal": refusal or None,
             "routing_keys": asked.routing_keys,
             "exchanges": exchanges,
-            "exchanges_left_out": left_out,
-            "queue_count": len(route.queues),
+            "exchanges_left_out": walk.left_out,
+            "queue_count": count,
             "queues": queues,
-            "queues_left_out": max(0, len(route.queues) - asked.limit),
-            "waits_before": route.delayed,
-            "summary": _summary(refusal, route.queues, route.delayed, queues),
+            "queues_left_out": max(0, count - asked.limit),
+            "waits_before": walk.delayed,
+            "summary": _summary(refusal, count, walk.delayed, refusing),
         }
 
     def _queues(self, vhost: VHost, names: list[str], asked: Asked) -> Steps:
+        """Its result: what is known of each, and the names of those that would refuse it."""
         counts = RemoteCounts(self._timers, self._clock.now)
-        shown = [vhost.queues[name] for name in names[: asked.limit] if name in vhost.queues]
+        shown = [vhost.queues[name] for name in names if name in vhost.queues]
         for number, queue in enumerate(shown):
             counts.ask(queue)
             if number % _SLICE == _SLICE - 1:
                 yield None
         yield counts.asked()
-        found = []
+        found, refusing = JsonChunks("[]"), []
         for queue in shown:
             yield None
-            if not queue.is_deleted:
-                found.append(prospects_of(queue, asked.size, asked.expiration))
-        return found
+            if queue.is_deleted:
+                continue
+            prospects = prospects_of(queue, asked.size, asked.expiration)
+            found.add(encode_value(prospects))
+            if prospects["limits"] and prospects["limits"]["would"] == "reject":
+                refusing.append(queue.name)
+        return found, refusing
 
 
 def _read(request: Request) -> Asked:
@@ -162,93 +169,128 @@ def _object(request: Request, key: str) -> JsonObject:
 # -- the walk ----------------------------------------------------------------------------------------------------------
 
 
-def _walk(vhost: VHost, first: ExchangeEntry, asked: Asked) -> Steps:
-    """Its result: the exchanges that a message comes to, in order (Router.route), and how many are not shown."""
-    router = vhost.router
-    found: list[JsonObject] = []
-    visited: dict[str, None] = {first.name: None}
-    pending: list[tuple[ExchangeEntry, str, str | None]] = [(first, "publish", None)]
-    for number, (entry, how, source) in enumerate(pending):
-        if number >= MOST_EXCHANGES:
-            break
-        waits = entry.exchange.delays and delay_of(asked.facts.headers) > 0
-        destinations = [] if waits else list(
-            dict.fromkeys(entry.exchange.reached_by_all(asked.routing_keys, asked.facts))
-        )  # fmt: skip
+class Walk:
+    """A message on its way from an exchange on: where Router.route leads it, in slices, and shown. queues, delayed: as
+    there. left_out: so many exchanges on its way are not shown."""
+
+    def __init__(self, vhost: VHost, asked: Asked) -> None:
+        self.queues: dict[str, None] = {}
+        self.delayed: list[str] = []
+        self.left_out = 0
+        self._router = vhost.router
+        self._asked = asked
+
+    def from_exchange(self, first: ExchangeEntry) -> Steps:
+        """Its result: the exchanges that a message comes to, in order."""
+        asked, found = self._asked, JsonChunks("[]")
+        visited: dict[str, None] = {first.name: None}
+        pending: list[tuple[ExchangeEntry, str, str | None]] = [(first, "publish", None)]
+        for number, (entry, how, source) in enumerate(pending):
+            waits = entry.exchange.delays and delay_of(asked.facts.headers) > 0
+            reached, following = yield from self._reached_by(entry, waits)
+            takes_alternate = not reached and not waits and entry.alternate is not None
+            ways = [(name, "binding") for name in following]
+            if takes_alternate:
+                ways.append((entry.alternate or "", "alternate"))
+            for name, way in ways:
+                behind = self._router.get(name)
+                if name not in visited and behind is not None:
+                    visited[name] = None
+                    pending.append((behind, way, entry.name))
+            if number >= MOST_EXCHANGES:
+                self.left_out += 1
+                continue
+            queues = (each.name for each in reached if each.kind == QUEUE)
+            shown = JsonChunks("{}")
+            for key, value in {
+                "name": entry.name, "type": entry.exchange.type_name, "internal": bool(entry.internal),
+                "reached_by": how, "reached_from": source, "waits": waits, "alternate_exchange": entry.alternate,
+                "takes_alternate": takes_alternate, "destination_count": len(reached),
+                "queues": list(islice(queues, asked.limit)) if len(following) < len(reached) else [],
+                "exchanges": following[: asked.limit],
+            }.items():  # fmt: skip
+                shown.add(encode_value(value), key)
+            for key, rows in (yield from _bindings_of(entry, reached, asked)).items():
+                shown.add(rows if isinstance(rows, JsonChunks) else encode_value(rows), key)
+            found.add(shown)
+        return found
+
+    def _reached_by(self, entry: ExchangeEntry, waits: bool) -> Steps:
+        """Its result: what is behind an exchange for this message, each once, in order, and which of it are
+        exchanges."""
+        reached: dict[Destination, None] = {}
+        following: list[str] = []
+        if waits:
+            self.delayed.append(entry.name)
+            return reached, following
+        destinations = entry.exchange.reached_by_all(self._asked.routing_keys, self._asked.facts)
         yield None
-        takes_alternate = not destinations and not waits and entry.alternate is not None
-        following = [(each.name, "binding") for each in destinations if each.kind == EXCHANGE]
-        if takes_alternate:
-            following.append((entry.alternate or "", "alternate"))
-        for name, way in following:
-            reached = router.get(name)
-            if name not in visited and reached is not None:
-                visited[name] = None
-                pending.append((reached, way, entry.name))
-        bindings = yield from _bindings_of(entry, destinations, asked)
-        found.append({
-            "name": entry.name, "type": entry.exchange.type_name, "internal": bool(entry.internal),
-            "reached_by": how, "reached_from": source, "waits": waits, "alternate_exchange": entry.alternate,
-            "takes_alternate": takes_alternate, "destination_count": len(destinations),
-            "queues": [each.name for each in destinations if each.kind == QUEUE][: asked.limit],
-            "exchanges": [each.name for each in destinations if each.kind == EXCHANGE][: asked.limit],
-            **bindings,
-        })  # fmt: skip
-    return found, len(pending) - len(found)
+        for number, each in enumerate(destinations, 1):
+            if each not in reached:
+                reached[each] = None
+                if each.kind == QUEUE:
+                    self.queues[each.name] = None
+                else:
+                    following.append(each.name)
+            if number % _HANDED == 0:
+                yield None
+        return reached, following
 
 
-def _bindings_of(entry: ExchangeEntry, destinations: list[Destination], asked: Asked) -> Steps:
+def _bindings_of(entry: ExchangeEntry, reached: dict[Destination, None], asked: Asked) -> Steps:
     """Its result: bindings that match, and some of those that do not; and how many there are altogether."""
     exchange = entry.exchange
+    matched, count = JsonChunks("[]"), 0
     if entry.name == DEFAULT_EXCHANGE:
-        matched = [_shown(Binding(each, each.name, {})) for each in destinations[: asked.limit]]
+        for each in islice(reached, asked.limit):
+            matched.add(_shown(Binding(each, each.name, {})))
         return {"binding_count": None, "matched": matched, "not_matched": [], "next_skip": None}
-    matched = []
-    for each in destinations:
-        if len(matched) >= asked.limit:
+    for each in reached:
+        if count >= asked.limit:
             break
         for number, binding in enumerate(exchange.some_bindings_to(each, asked.limit)):
-            if exchange.leads_alone(binding, asked.routing_keys, asked.facts):
-                matched.append(_shown(binding))
+            if exchange.leads_alone(binding, asked.routing_keys, asked.facts) and count < asked.limit:
+                matched.add(_shown(binding))
+                count += 1
             if number % _SLICE == _SLICE - 1:
                 yield None
         yield None
-    others, next_skip = yield from _others(entry, destinations, asked)
+    others, next_skip = yield from _others(entry, reached, asked)
     return {
-        "binding_count": exchange.binding_count, "matched": matched[: asked.limit], "not_matched": others,
-        "next_skip": next_skip,
+        "binding_count": exchange.binding_count, "matched": matched, "not_matched": others, "next_skip": next_skip
     }  # fmt: skip
 
 
-def _others(entry: ExchangeEntry, destinations: list[Destination], asked: Asked) -> Steps:
+def _others(entry: ExchangeEntry, reached: dict[Destination, None], asked: Asked) -> Steps:
     """Its result: bindings that do not match, and from where on there may be more, None where all were tried."""
-    exchange, reached = entry.exchange, set(destinations)
-    found: list[JsonObject] = []
+    exchange = entry.exchange
+    found, count = JsonChunks("[]"), 0
     place = tried = 0
     for each in exchange.destinations():
         for binding in exchange.some_bindings_to(each, asked.limit):
             place += 1
-            if place % 256 == 0:
+            if place % _HANDED == 0:
                 yield None
             if place <= asked.skip:
                 continue
-            if len(found) >= asked.limit or tried >= MOST_TRIED:
+            if count >= asked.limit or tried >= MOST_TRIED:
                 return found, place - 1
             tried += 1
             if tried % _SLICE == 0:
                 yield None
             if each not in reached or not exchange.leads_alone(binding, asked.routing_keys, asked.facts):
-                found.append(_shown(binding))
+                found.add(_shown(binding))
+                count += 1
     return found, None
 
 
-def _shown(binding: Binding) -> JsonObject:
-    return {
+def _shown(binding: Binding) -> JsonText:
+    return encode_value({
         "destination": binding.destination.name,
         "destination_type": binding.destination.kind,
         "routing_key": binding.binding_key,
         "arguments": as_object(binding.arguments),
-    }
+    })  # fmt: skip
 
 
 # -- permission --------------------------------------------------------------------------------------------------------
@@ -275,18 +317,17 @@ def refusal_of(
     return ""
 
 
-def _summary(refusal: str, names: list[str], delayed: list[str], queues: list[JsonObject]) -> str:
-    """In a sentence."""
+def _summary(refusal: str, count: int, delayed: list[str], refusing: list[str]) -> str:
+    """In a sentence. count: of the queues. refusing: those of them that would not take it."""
     if refusal:
         return f"refused: {refusal}"
-    if not names and not delayed:
+    if not count and not delayed:
         return "goes nowhere: no binding matches; it is dropped, or returned if it is mandatory"
     said = []
-    if names:
-        said.append(f"goes to {len(names)} queue{'s' if len(names) != 1 else ''}")
+    if count:
+        said.append(f"goes to {count} queue{'s' if count != 1 else ''}")
     if delayed:
         said.append(f"waits before {', '.join(delayed)}")
-    refusing = [each["name"] for each in queues if each["limits"] and each["limits"]["would"] == "reject"]
     if refusing:
         said.append(f"is refused by {', '.join(refusing)}, so its publisher hears basic.nack")
     return "; ".join(said)

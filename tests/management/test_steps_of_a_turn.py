@@ -90,8 +90,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 
 #: What still does more in one turn.
 OPEN = {
-    "route.test": "where a message to a fanout exchange goes is found out at once, as for a publish",
-    "route.test of one queue": "what is known of it is put into one answer at once",
+    "route.test": "what an exchange reaches is listed at once, and put into a table that grows",
     "definitions.diff": "what is compared is put into tables that grow, and a request's body becomes text, at once",
 }
 
