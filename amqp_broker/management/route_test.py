@@ -187,7 +187,7 @@ class Walk:
         pending: list[tuple[ExchangeEntry, str, str | None]] = [(first, "publish", None)]
         for number, (entry, how, source) in enumerate(pending):
             waits = entry.exchange.delays and delay_of(asked.facts.headers) > 0
-            reached, following = yield from self._reached_by(entry, waits)
+            reached, queues, following = yield from self._reached_by(entry, waits)
             takes_alternate = not reached and not waits and entry.alternate is not None
             ways = [(name, "binding") for name in following]
             if takes_alternate:
@@ -200,14 +200,12 @@ class Walk:
             if number >= MOST_EXCHANGES:
                 self.left_out += 1
                 continue
-            queues = (each.name for each in reached if each.kind == QUEUE)
             shown = JsonChunks("{}")
             for key, value in {
                 "name": entry.name, "type": entry.exchange.type_name, "internal": bool(entry.internal),
                 "reached_by": how, "reached_from": source, "waits": waits, "alternate_exchange": entry.alternate,
                 "takes_alternate": takes_alternate, "destination_count": len(reached),
-                "queues": list(islice(queues, asked.limit)) if len(following) < len(reached) else [],
-                "exchanges": following[: asked.limit],
+                "queues": queues, "exchanges": following[: asked.limit],
             }.items():  # fmt: skip
                 shown.add(encode_value(value), key)
             for key, rows in (yield from _bindings_of(entry, reached, asked)).items():
@@ -216,13 +214,14 @@ class Walk:
         return found
 
     def _reached_by(self, entry: ExchangeEntry, waits: bool) -> Steps:
-        """Its result: what is behind an exchange for this message, each once, in order, and which of it are
-        exchanges."""
+        """Its result: what is behind an exchange for this message, each once, in order; the names of those queues that
+        are shown; those of the exchanges."""
         reached: dict[Destination, None] = {}
+        queues: list[str] = []
         following: list[str] = []
         if waits:
             self.delayed.append(entry.name)
-            return reached, following
+            return reached, queues, following
         destinations = entry.exchange.reached_by_all(self._asked.routing_keys, self._asked.facts)
         yield None
         for number, each in enumerate(destinations, 1):
@@ -230,11 +229,14 @@ class Walk:
                 reached[each] = None
                 if each.kind == QUEUE:
                     self.queues[each.name] = None
+                    shown = queues if len(queues) < self._asked.limit else None
                 else:
-                    following.append(each.name)
+                    shown = following
+                if shown is not None:
+                    shown.append(each.name)
             if number % _HANDED == 0:
                 yield None
-        return reached, following
+        return reached, queues, following
 
 
 def _bindings_of(entry: ExchangeEntry, reached: dict[Destination, None], asked: Asked) -> Steps:

@@ -62,8 +62,8 @@ async def opened(stack: contextlib.AsyncExitStack, cluster: RunningCluster) -> l
 
 
 def ask_all(cluster: RunningCluster, verb: str, **fields: object) -> dict[str, dict[str, object]]:
-    """What a verb answers, by the worker that was asked: each of them. Who asks stays: a new client is given to a worker
-    with fewer of them, and those that moved to their queues may all be at one."""
+    """What a verb answers, by the worker that was asked: each of them. Who asks stays: a new client is given to a
+    worker with fewer of them, and those that moved to their queues may all be at one."""
     answers: dict[str, dict[str, object]] = {}
     with contextlib.ExitStack() as stack:
         for _ in range(20):
