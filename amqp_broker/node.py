@@ -88,8 +88,6 @@ from storage.folder_format import raise_format
 from storage.journal import Journal
 from storage.page_store import PageStore
 
-log = logging.getLogger("amqp_broker")
-
 # Names of others as integers of this module, which a compiled one compares in C.
 _LAZY_BYTES = LAZY_BYTES
 _MOST_LETTERS = MOST_PUBLISHED

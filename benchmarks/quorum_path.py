@@ -50,6 +50,7 @@ from raft.settings import RaftSettings
 from storage.disk import Octets
 from storage.journal import Journal
 from storage.page_store import PageStore
+from tests.queues.quorum.digest import digest_of
 
 NAMES = ("n1", "n2", "n3")
 PHASES = ("submit", "propose", "replicate", "apply", "effects", "write")
@@ -388,7 +389,7 @@ def carry(origin: str, batch: int, messages: int, acks_each: bool = False, warm:
     if (load.delivered, load.confirmed) != (sent, sent + 2):
         raise RuntimeError(f"of {sent} messages {load.delivered} were delivered, {load.confirmed - 2} confirmed")
     room.pass_time(RaftSettings().notice_ms)  # who does not wait for the last commit hears of it
-    digests = {node.machines[1].digest() for node in room.nodes.values()}
+    digests = {digest_of(node.machines[1]) for node in room.nodes.values()}
     if len(digests) != 1:
         raise RuntimeError("the members disagree")
     return room

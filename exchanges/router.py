@@ -33,6 +33,7 @@ from exchanges.exchange import MOST_AT_ONCE, Exchange, MessageFacts
 from exchanges.registry import DEFAULT_EXCHANGE, PREDECLARED, create_exchange
 
 Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class UnknownExchange(LookupError):
@@ -185,7 +186,7 @@ class Router:
 
     def _leave_alternate(self, entry: ExchangeEntry) -> None:
         if entry.alternate is not None:
-            _take_out(self._alternates, entry.alternate, entry.name)
+            take_out(self._alternates, entry.alternate, entry.name)
 
     def remove(self, name: str) -> list[str]:
         """Remove an exchange with the bindings from it and to it. Returns the other exchanges that had any to it: they
@@ -425,9 +426,9 @@ class Router:
 
     def _forget_source(self, source: str, destination: Destination) -> None:
         """The source has no binding to the destination any more."""
-        _take_out(self._sources, destination, source)
+        take_out(self._sources, destination, source)
         if destination.kind == EXCHANGE:
-            _take_out(self._targets, source, destination.name)
+            take_out(self._targets, source, destination.name)
 
     def _remove_destination(self, destination: Destination) -> list[str]:
         """Nothing leads to it any more. Returns whence something did."""
@@ -439,7 +440,7 @@ class Router:
                 sources.append(source)
                 self.binding_count -= count
                 if destination.kind == EXCHANGE:
-                    _take_out(self._targets, source, destination.name)
+                    take_out(self._targets, source, destination.name)
                 if entry.exchange.is_forgetting:
                     self._forgetting[entry.exchange] = None
         return sources
@@ -475,10 +476,10 @@ class Router:
         return self._is_at_it
 
 
-def _take_out(index: dict[Key, dict[str, None]], key: Key, name: str) -> None:
-    """A name is no longer under a key."""
-    names = index.get(key)
-    if names is not None:
-        names.pop(name, None)
-        if not names:
+def take_out(index: dict[Key, dict[Value, None]], key: Key, value: Value) -> None:
+    """A value is no longer under a key."""
+    values = index.get(key)
+    if values is not None:
+        values.pop(value, None)
+        if not values:
             del index[key]

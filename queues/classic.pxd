@@ -1,7 +1,7 @@
 cimport cython
 from queues.consumer cimport Consumer
 from queues.letters cimport Letters
-from queues.message cimport Delivery, Entry, Message, make_entry
+from queues.message cimport Entry, Message, make_entry
 from queues.page cimport Page
 from queues.rules cimport QueueRules
 from queues.ready cimport Ready

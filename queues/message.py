@@ -20,10 +20,6 @@ from typing import Any
 
 import cython
 
-FRAME_HEADER = 2
-FRAME_BODY = 3
-FRAME_END = 0xCE
-
 #: Octets of a frame around its payload: type, channel, size and the end octet.
 FRAME_OVERHEAD = 8
 #: Offset of the property section in a header frame: frame header (7), class id (2), weight (2), body size (8).

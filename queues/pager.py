@@ -147,6 +147,13 @@ class Pager:
         data, start = self.page_store.take(queue_id, page.location)
         return data, start, page.location.length
 
+    def entries_of(self, queue_id: int, page: Page) -> list[Entry]:
+        """What is in a page, which stays as it is."""
+        data, start, size = self.records_of(queue_id, page)
+        copy = Page(data, page.count, page.first, page.last, page.message_bytes)
+        copy.lie_in(start, size, page.is_recovered)
+        return copy.entries(self.addresses)
+
     def _loaded(self, page: Page, size: int) -> None:
         page.size = size
         self.used += size

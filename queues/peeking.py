@@ -77,14 +77,6 @@ class _Place(NamedTuple):
     place: int
 
 
-def peek_entries(entries: Callable[[], Sequence[Delivery]], wish: PeekWish) -> PeekSteps:
-    """For queues that keep entries only, in order of sequence."""
-    at = wish.start
-    while found := _run_of(entries(), at, wish.is_backwards)[:1]:
-        yield _shown(found[0], wish)
-        at = _behind(found[0].position, wish.is_backwards)
-
-
 def peek_ready(levels: Callable[[], list[Ready]], wish: PeekWish) -> PeekSteps:
     """See the module's docstring. levels: the runs of ready messages now. Raises Damaged."""
     look = _Look(levels, wish)

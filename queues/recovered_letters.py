@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 LETTERS_VERSION = 1
 
 
+def texts_of(payload: bytes, position: int, count: int) -> tuple[list[str], int]:
+    """So many texts, each behind its length, and where they end."""
+    texts = []
+    for _ in range(count):
+        length = int.from_bytes(payload[position : position + 4], "big")
+        texts.append(payload[position + 4 : position + 4 + length].decode("utf-8", "surrogateescape"))
+        position += 4 + length
+    return texts, position
+
+
 class RecoveredLetters:
     """What a LETTERS entry says. segment: the journal segment that has it. items: after `gather`, what is left of the
     letters, in order, each with the number of its reason. lost: a line for each page that cannot be read."""
@@ -30,12 +40,7 @@ class RecoveredLetters:
             )
         self.segment = segment
         self.queue_id = int.from_bytes(payload[1:9], "big")
-        texts = []
-        position = 10
-        for _ in range(4):
-            length = int.from_bytes(payload[position : position + 4], "big")
-            texts.append(payload[position + 4 : position + 4 + length].decode("utf-8", "surrogateescape"))
-            position += 4 + length
+        texts, position = texts_of(payload, 10, 4)
         self.vhost, self.name, self.exchange = texts[:3]
         self.routing_key: str | None = texts[3] if payload[9] else None
         runs = int.from_bytes(payload[position : position + 4], "big")

@@ -17,7 +17,7 @@ from queues.message import Entry
 from queues.page import AddressBook, Page
 from queues.pager import Pager
 from queues.recovered_lease import NEVER, RecoveredLease
-from queues.recovered_letters import RecoveredLetters
+from queues.recovered_letters import RecoveredLetters, texts_of
 from queues.store import ENQUEUE, LEASE, LETTERS, MOVED, MOVED_PAGE, NOTE, PAGES, RELEASED, RETURNED, SETTLE
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
@@ -313,12 +313,7 @@ class Recovery:
     def _take_lease(self, segment: int, payload: bytes) -> None:
         queue_id = int.from_bytes(payload[:8], "big")
         group_id = int.from_bytes(payload[8:16], "big")
-        texts = []
-        position = 41
-        for _ in range(3):
-            length = int.from_bytes(payload[position : position + 4], "big")
-            texts.append(payload[position + 4 : position + 4 + length].decode("utf-8", "surrogateescape"))
-            position += 4 + length
+        texts, position = texts_of(payload, 41, 3)
         if position != len(payload):
             raise ValueError(f"entry of {len(payload)} octets announces {position}")
         queue = self.queue(queue_id)

@@ -6,15 +6,14 @@ import uuid
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_connector import staged_writes
 from spark_connector.encode import Encoder
 from spark_connector.options import Options
-from spark_connector.publisher import declare_queue, publish
-from spark_connector.staged_writes import Published, Staged
+from spark_connector.publisher import declare_queue
+from spark_connector.staged_writes import Staged
 
 
 class AmqpBatchWriter(DataSourceArrowWriter):
@@ -30,15 +29,8 @@ class AmqpBatchWriter(DataSourceArrowWriter):
             declare_queue(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task: publishes or stages its rows."""
-        encoder = Encoder(self._schema, self._options)
-        if self._options.delivery == "confirm":
-            return Published(publish(self._options, encoder, iterator))
-        context = TaskContext.get()
-        assert context is not None
-        return staged_writes.stage(
-            self._options, encoder, iterator, self._app, self._epoch, context.partitionId()
-        )
+        """See staged_writes."""
+        return staged_writes.write(self._options, self._schema, iterator, lambda task: (self._app, self._epoch))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks are done."""

@@ -12,7 +12,6 @@ begin with "_"; the rest is theirs.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 import uuid
@@ -25,12 +24,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from amqp_broker.octets.whole_file import sync
 from spark_connector.errors import ConnectorError, Refused
 from spark_connector.local_session import local_session
 from spark_connector.options import Options
 from spark_connector.service import Service, explained
 
-FORMATS: Final = ("parquet", "json", "csv")
 NOTE: Final = "_drain.json"
 _POLL_S: Final = 1
 
@@ -151,17 +150,9 @@ def _write(order: Drain, frame: DataFrame, number: int) -> None:
         writer = writer.option("header", "true").option("escape", '"')
     writer.format(order.format).save(str(unfinished.absolute()))
     for path in [*unfinished.iterdir(), unfinished]:
-        _sync(path)
+        sync(path)
     unfinished.rename(target)
-    _sync(order.folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(order.folder)
 
 
 class Progress:

@@ -9,17 +9,20 @@ published again: the broker remembers each application's last epoch.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from amqp_broker.client import ClientError
 from spark_connector.encode import Blob, Encoder
 from spark_connector.errors import ConnectorError, PublishFailed, Refused
 from spark_connector.options import Options
+from spark_connector.publisher import publish
 from spark_connector.service import Service
 
 #: A part of an attempt that is sent at once has about so many octets, and so many messages at most.
@@ -44,6 +47,21 @@ class Published(WriterCommitMessage):
     """What a task tells the driver that has published with confirms."""
 
     count: int
+
+
+def write(
+    options: Options,
+    schema: StructType,
+    rows: Iterator[pa.RecordBatch],
+    named: Callable[[TaskContext], tuple[str, int]],
+) -> WriterCommitMessage:
+    """In a task: publishes or stages its rows. named: the application and the epoch of its transaction."""
+    encoder = Encoder(schema, options)
+    if options.delivery == "confirm":
+        return Published(publish(options, encoder, rows))
+    context = TaskContext.get()
+    assert context is not None
+    return stage(options, encoder, rows, *named(context), context.partitionId())
 
 
 def stage(

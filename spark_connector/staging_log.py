@@ -11,13 +11,13 @@ file to its last. It knows nothing of Spark and AMQP.
 from __future__ import annotations
 
 import fcntl
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from amqp_broker.octets.whole_file import write_whole
 from spark_connector.errors import ConnectorError
 
 
@@ -46,7 +46,7 @@ class StagingLog:
             ) from None
         name = self._folder / "incarnation"
         if not name.exists():
-            self._write(name, uuid.uuid4().hex.encode())
+            write_whole(name, uuid.uuid4().hex.encode())
         self.incarnation = name.read_text(encoding="ascii")
         files = self._files()
         self.first = files[0][0] if files else self._floor()
@@ -55,13 +55,13 @@ class StagingLog:
     def append(self, blob: bytes, count: int) -> None:
         """The next `count` messages, durable when this returns. Raises OSError."""
         end = self.next + count
-        self._write(self._folder / f"{self.next:020d}-{end:020d}.blob", blob)
+        write_whole(self._folder / f"{self.next:020d}-{end:020d}.blob", blob)
         self.next = end
 
     def trim(self, upto: int) -> None:
         """Drops the files whose messages are all before `upto`."""
         if upto > self._floor():
-            self._write(self._folder / "trimmed", str(upto).encode())
+            write_whole(self._folder / "trimmed", str(upto).encode())
         for first, end, path in self._files():
             if end > upto:
                 self.first = max(upto, first)
@@ -99,17 +99,3 @@ class StagingLog:
             first, _, end = path.stem.partition("-")
             found.append((int(first), int(end), path))
         return sorted(found)
-
-    def _write(self, path: Path, octets: bytes) -> None:
-        """A whole file, or none: written under another name, synced, renamed, and the folder synced."""
-        new = path.with_suffix(".new")
-        with new.open("wb") as file:
-            file.write(octets)
-            file.flush()
-            os.fsync(file.fileno())
-        new.rename(path)
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

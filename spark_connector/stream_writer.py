@@ -17,8 +17,7 @@ from spark_connector import staged_writes
 from spark_connector.encode import Encoder
 from spark_connector.errors import ConnectorError, OptionError
 from spark_connector.options import Options
-from spark_connector.publisher import publish
-from spark_connector.staged_writes import Published, Staged
+from spark_connector.staged_writes import Staged
 
 
 class AmqpStreamWriter(DataSourceStreamArrowWriter):
@@ -36,18 +35,8 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):
         Encoder(schema, options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task: publishes or stages its rows."""
-        encoder = Encoder(self._schema, self._options)
-        if self._options.delivery == "confirm":
-            return Published(publish(self._options, encoder, iterator))
-        context = TaskContext.get()
-        assert context is not None
-        query, batch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty(_BATCH)
-        if query is None or batch is None:
-            raise ConnectorError("Spark names no query and batch to this task: delivery=transactional needs them")
-        return staged_writes.stage(
-            self._options, encoder, iterator, f"spark-{query}", int(batch), context.partitionId()
-        )
+        """See staged_writes."""
+        return staged_writes.write(self._options, self._schema, iterator, _transaction)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """All tasks of the batch are done."""
@@ -60,4 +49,8 @@ class AmqpStreamWriter(DataSourceStreamArrowWriter):
             staged_writes.abort(self._options, staged[0].app, batchId)
 
 
-_BATCH = "streaming.sql.batchId"
+def _transaction(task: TaskContext) -> tuple[str, int]:
+    query, batch = task.getLocalProperty("sql.streaming.queryId"), task.getLocalProperty("streaming.sql.batchId")
+    if query is None or batch is None:
+        raise ConnectorError("Spark names no query and batch to this task: delivery=transactional needs them")
+    return f"spark-{query}", int(batch)

@@ -61,15 +61,6 @@ class LogReport:
     def records(self) -> int:
         return sum(segment.records for segment in self.segments)
 
-    @property
-    def entries(self) -> dict[int, int]:
-        """Entries by kind, ascending."""
-        total: dict[int, int] = {}
-        for segment in self.segments:
-            for kind, count in segment.entries.items():
-                total[kind] = total.get(kind, 0) + count
-        return dict(sorted(total.items()))
-
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
@@ -91,12 +82,6 @@ class FolderReport:
     journal: LogReport
     queues: tuple[QueueReport, ...]
     damaged_parts: tuple[str, ...]
-
-    @property
-    def first_bad(self) -> BadRecord | None:
-        """The first bad record: of the journal, else of the pages."""
-        pages = next((queue.bad[0] for queue in self.queues if queue.bad), None)
-        return self.journal.first_bad or pages
 
 
 def inspect_folder(disk: Disk, on_entry: EntryLook | None = None, journal: str = "journal") -> FolderReport:

@@ -13,7 +13,6 @@ cdef class Batch:
     cdef public list removals
     cdef public Py_ssize_t room_bytes
     cdef public bint cuts_room
-    cdef public object full_segment
     cdef object _disk
     cdef object _folder
     cdef object _segment
@@ -48,7 +47,6 @@ cdef class Journal:
     cdef bint _mark_is_wanted
     cdef long long _room_end
     cdef bint _is_ending
-    cdef object _roomy
     cdef Batch _in_flight
     cdef list _segments
     cdef list _retired
@@ -64,4 +62,3 @@ cdef class Journal:
     cpdef Batch take_batch(self)
     @cython.locals(buffer=Buffer)
     cpdef int batch_done(self, Batch batch) except -1
-    cdef _add_segment(self)

@@ -14,7 +14,7 @@ Invariants:
 4. Room is zeroes behind what was written, which the next batches write over: a sync that need not make the file
    longer is quicker by a third. A small batch for which there is none makes it, in its own write, so that a batch in
    dozens takes longer; larger batches make none, as everything would be written twice. Only the last segment has
-   room: a new one is begun after that of the last one was cut, and that is synced; a clean stop cuts it too.
+   room, which ends where the segment is full; a clean stop cuts it, and that is synced.
 5. A segment file is removed only by a batch, after its own sync, the oldest first, with a sync of the folder
    after each one. So a gap in the segment numbers is never the work of a crash.
 """
@@ -72,9 +72,8 @@ class Batch:
         self.removals: list[int] = []
         #: So many zeroes are written behind it.
         self.room_bytes = 0
-        #: The room of its own segment, or of the one before where it begins one, is cut off.
+        #: The room of its segment is cut off.
         self.cuts_room = False
-        self.full_segment: Segment | None = None
         self._disk = disk
         self._folder = folder
         self._segment = segment
@@ -82,11 +81,6 @@ class Batch:
         self._start_position = start_position
         self._was_tried = False
         self._is_durable = False
-
-    @property
-    def writes(self) -> bool:
-        """Whether it has anything to put into the segment (it may only have files to remove)."""
-        return self.buffer.length > 0 or self.is_mark
 
     def size(self) -> int:
         """What it adds to the segment file, octets, the head of a new segment included."""
@@ -107,8 +101,6 @@ class Batch:
         """
         if (self.buffer.length or self.is_mark) and not self._is_durable:
             path = segment_path(self._folder, self._segment.number)
-            if self.full_segment is not None:
-                self._cut_full_segment(self.full_segment)
             if self._was_tried and self._disk.exists(path):
                 self._disk.truncate(path, self._offset)
                 self.room_bytes = 0  # it may be what there was no space for
@@ -124,13 +116,6 @@ class Batch:
             self._disk.remove(segment_path(self._folder, self.removals[0]))
             self._disk.sync_folder(self._folder)
             del self.removals[0]
-
-    def _cut_full_segment(self, segment: Segment) -> None:
-        """Cut the room of the segment before, durably."""
-        path = segment_path(self._folder, segment.number)
-        self._disk.truncate(path, segment.bytes)
-        self._disk.sync(path)
-        self.full_segment = None
 
     def _write(self, path: str) -> None:
         """Write the batch as one record, or as several where it was split, and the room behind it."""
@@ -194,7 +179,6 @@ class Journal:
         self._mark_is_wanted = False
         self._room_end = 0  # in the file of the last segment; not after what was written: it has no room
         self._is_ending = False
-        self._roomy: Segment | None = None  # the segment before the last, if its room is still to be cut
         self._in_flight: Batch | None = None
         self._segments: list[Segment] = []
         self._retired: list[int] = []
@@ -269,14 +253,6 @@ class Journal:
         self._mark_is_wanted = True
         self._is_ending = True
 
-    def start_segment(self) -> None:
-        """Send everything that has not been taken yet, and what follows, to a new segment.
-
-        Only for a caller that has not noted `current_segment` for what it appended since the last batch.
-        """
-        if self._segments[-1].bytes > SEGMENT_BYTES:
-            self._add_segment()
-
     # Writing
 
     @property
@@ -315,7 +291,6 @@ class Journal:
 
     def _plan_room(self, batch: Batch, end: int, size: int) -> None:
         """What the batch, of `size` octets up to `end` of its file, does about room."""
-        batch.full_segment, self._roomy = self._roomy, None
         if self._is_ending:
             batch.cuts_room = self._room_end > end
             self._room_end = 0
@@ -342,10 +317,6 @@ class Journal:
     def oldest_segment(self) -> int:
         return self._segments[0].number
 
-    def segments(self) -> list[Segment]:
-        """The segments that have not been retired, the oldest first; the last one is `current_segment`."""
-        return list(self._segments)
-
     def retire(self, segment_number: int) -> None:
         """Have the oldest segment removed: nothing in it is needed any more. The next batch does it, after
         its sync.
@@ -367,12 +338,6 @@ class Journal:
 
     def _rotate_if_full(self) -> None:
         if self._segments[-1].bytes >= max(self._segment_bytes, SEGMENT_BYTES + 1):
-            self._add_segment()
-
-    def _add_segment(self) -> None:
-        last = self._segments[-1]
-        if self._room_end > last.bytes:
-            self._roomy = last
-        self._room_end = 0
-        self.current_segment += 1
-        self._segments.append(Segment(self.current_segment, self._taken, 0))
+            self._room_end = 0
+            self.current_segment += 1
+            self._segments.append(Segment(self.current_segment, self._taken, 0))

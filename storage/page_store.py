@@ -223,13 +223,7 @@ class PageStore:
         """
         queue = self._queues.get(queue_id) or self._open_queue(queue_id)
         if not queue.placed or queue.segments[queue.placed].disk_bytes >= self._segment_bytes:
-            number = self._start_segment(queue_id, queue)
-            try:
-                self._disk.append(page_path(queue_id, number), [])
-            except OSError:
-                self._bury(queue_id, number, 0)
-                raise
-            queue.placed = number
+            queue.placed = self.begin_segment(queue_id)
         location = PageLocation(queue.placed, queue.segments[queue.placed].disk_bytes, len(page))
         self._appended(queue_id, queue, location)
         position = page_position(location.segment, location.offset)
@@ -461,18 +455,6 @@ class PageStore:
             folders += [PAGES_FOLDER, ""]
         return PageSync(self, writes, files, folders) if files or folders else None
 
-    def sync(self, queue_id: int) -> None:
-        """Make all pages of the queue durable; no file is touched when nothing is new. Raises OSError."""
-        if (work := self.take_sync([queue_id])) is not None:
-            work.run()
-            work.finish()
-
-    def sync_all(self) -> None:
-        """`sync` for every queue with new pages."""
-        if (work := self.take_sync()) is not None:
-            work.run()
-            work.finish()
-
     # Recovery
 
     def adopt(self, queue_id: int, locations: Iterable[PageLocation]) -> None:
@@ -556,16 +538,6 @@ class PageStore:
         self._disk.remove_folder(folder)
 
     # Figures
-
-    def live_bytes(self, queue_id: int) -> int:
-        """Octets of the queue's live pages on disk, record headers included."""
-        queue = self._queues.get(queue_id)
-        return sum(segment.live_bytes for segment in queue.segments.values()) if queue is not None else 0
-
-    def disk_bytes(self, queue_id: int) -> int:
-        """Octets of the queue's segment files."""
-        queue = self._queues.get(queue_id)
-        return sum(segment.disk_bytes for segment in queue.segments.values()) if queue is not None else 0
 
     def sparse_segments(self, queue_id: int) -> list[int]:
         """Segments that are no longer appended to and are less than half live: worth moving their pages.

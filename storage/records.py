@@ -10,8 +10,7 @@ A record is a header of 24 octets, little endian, and its payload:
     u32 context    BATCH: octets from where its batch begins in the file to here; PAGE: queue id modulo 2**32
     u64 position   where the record starts in its log, so that a stale or misplaced one is known as such
 
-What a payload means is its owner's business. records_grammar.py says the same with construct; a test holds
-both equal.
+What a payload means is its owner's business.
 """
 
 from __future__ import annotations

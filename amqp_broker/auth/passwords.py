@@ -46,11 +46,6 @@ DECOY_HASH: Final = (
 )
 
 
-def hash_password(password: str, random_bytes: RandomBytes) -> str:
-    """A new scrypt hash of the password as a text to store. An empty password gives NO_PASSWORD."""
-    return _hash_salted(password, random_bytes(_SALT_OCTETS)) if password else NO_PASSWORD
-
-
 def quick_hash(password: str, random_bytes: RandomBytes) -> str:
     """A salted SHA-256 of the password as a text to store, made and checked in microseconds: only for what nobody can
     steal before it is gone, or need not steal. An empty password gives NO_PASSWORD."""

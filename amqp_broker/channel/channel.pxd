@@ -16,7 +16,6 @@ from amqp_broker.routing.vhost cimport VHost
 from amqp_broker.turn.clock cimport TurnClock
 
 cdef int _METHOD, _HEADER, _BODY
-cdef unsigned int _BASIC_PUBLISH
 cdef unsigned long long _SEPARATE_BODY_BYTES
 cdef Py_ssize_t _WIDE, _AT_ONCE, _FEW, _CUT, _MANY_CHUNKS, _SMALL_CHUNK_BYTES, _TINY_CHUNK_BYTES
 

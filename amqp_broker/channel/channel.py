@@ -62,7 +62,6 @@ if not cython.compiled:
     _unpack_header = struct.Struct(">H2xQ").unpack_from
     _unpack_frame = struct.Struct(">BHL").unpack_from
 
-_BASIC_PUBLISH = 60 << 16 | 40
 # What the content assembly expects next.
 _METHOD = 0
 _HEADER = 1
@@ -821,11 +820,6 @@ class Channel:
         last = len(self.unacked) - 1 if tag == 0 else min(tag - self.first_tag, len(self.unacked) - 1)
         first = self.head if begin <= self.first_tag + self.head else begin - self.first_tag
         return [self.first_tag + i for i in range(first, last + 1) if self.unacked[i] is not None]
-
-    def outstanding(self, tag: int) -> list[Delivery]:
-        """The deliveries of these tags."""
-        last = len(self.unacked) - 1 if tag == 0 else min(tag - self.first_tag, len(self.unacked) - 1)
-        return [entry for entry in self.unacked[self.head : last + 1] if entry is not None]
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """The broker has ended the consumer: its client is told."""

@@ -29,17 +29,17 @@ def reply(channel: Channel, method: Method) -> None:
     channel.connection.touch()
 
 
-def reply_when_synced(channel: Channel, ticket: int, method: Method, no_wait: bool = False) -> None:
+def reply_when_synced(channel: Channel, ticket: int, method: Method) -> None:
     """Answer once everything up to `ticket` is on the disk (0: now). The connection's other frames wait until then, so
     that the order of its answers is kept."""
     if ticket:
 
         def answer() -> None:
-            if channel.is_open and not channel.is_closing and not no_wait:
+            if channel.is_open and not channel.is_closing:
                 reply(channel, method)
 
         channel.services.answers.park(channel.connection, ticket, answer)
-    elif not no_wait:
+    else:
         reply(channel, method)
 
 

@@ -222,10 +222,6 @@ class Channel:
         """Gives a delivery back, or drops it where it is not to be requeued."""
         self.send(m.BasicNack(_tag(delivery), multiple, requeue))
 
-    def reject(self, delivery: Delivery | int, requeue: bool = True) -> None:
-        """As `nack` of one delivery, with the method that the specification has for it."""
-        self.send(m.BasicReject(_tag(delivery), requeue))
-
     # The end
 
     def close(self) -> None:

@@ -1,5 +1,5 @@
 cimport cython
-from amqp_broker.octets.buffer cimport Buffer, get_u16, get_u32, get_u64
+from amqp_broker.octets.buffer cimport get_u16, get_u32, get_u64
 from amqp_broker.channel.channel cimport Channel
 from amqp_broker.flow.client cimport Client
 

@@ -85,7 +85,6 @@ class Handshake:
         self._service = service
         self._config = config
         self._metadata = metadata
-        self._passwords = passwords
         self._vhosts = vhosts
         self._clients = clients
         self._timers = timers

@@ -87,10 +87,7 @@ def _in_order(ready: Ready, start: int, addresses: AddressBook) -> Iterator[Entr
     yield from ready.head
     for page in ready.pages or ():
         if page.last >= start:
-            data, begin, size = ready.pager.records_of(ready.queue_id, page)
-            copy = Page(data, page.count, page.first, page.last, page.message_bytes)
-            copy.lie_in(begin, size, page.is_recovered)
-            yield from copy.entries(addresses)
+            yield from ready.pager.entries_of(ready.queue_id, page)
     if ready.tail is not None and ready.tail.count:
         copy = Page(ready.tail.octets(), ready.tail.count, 0, 0, 0)
         yield from copy.entries(addresses)

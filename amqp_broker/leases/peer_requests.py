@@ -15,7 +15,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from amqp_broker.turn.clock import TurnClock
     from queues.timers import Timer, Timers
 
-log = logging.getLogger("amqp_broker.cluster")
 
 _VERSION = 1
 #: Octets on their way to one node and back.

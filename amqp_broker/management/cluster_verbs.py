@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
+from amqp_broker.management.group_verbs import group_of_queue
+from amqp_broker.management.queue_walk import queues_in_slices
 from amqp_broker.management.request import Request
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.stream import Proposal
@@ -185,22 +187,18 @@ class ClusterVerbs:
 
     def _queues_in_groups(self, critical: set[int]) -> Steps:
         """Its result: how many queues each group has; and those of critical groups, a bounded number of them."""
-        broker, metadata = self._broker, self._metadata
         counts: dict[int, int] = {}
         found: list[JsonObject] = []
-        for vhost_name in broker.vhost_names.after(None, len(broker.vhost_names)):
-            vhost, last = broker.vhosts.get(vhost_name), None
-            while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
-                for name in names:
-                    queue = metadata.queue(vhost_name, name)
-                    if queue is None or not lives_in_groups(queue.type):
-                        continue
-                    group_id = self._groups.of(queue.queue_id).raft.group_id
-                    counts[group_id] = counts.get(group_id, 0) + 1
-                    if group_id in critical and len(found) < MAX_LISTED_QUEUES:
-                        found.append({"vhost": vhost_name, "name": name, "group": group_id})
-                last = names[-1]
-                yield None
+        for vhost, names in queues_in_slices(self._broker, _SLICE):
+            for name in names:
+                queue = self._metadata.queue(vhost.name, name)
+                if queue is None or not lives_in_groups(queue.type):
+                    continue
+                group_id = self._groups.of(queue.queue_id).raft.group_id
+                counts[group_id] = counts.get(group_id, 0) + 1
+                if group_id in critical and len(found) < MAX_LISTED_QUEUES:
+                    found.append({"vhost": vhost.name, "name": name, "group": group_id})
+            yield None
         return counts, found
 
     # -- members -------------------------------------------------------------------------------------------------------
@@ -329,12 +327,7 @@ class ClusterVerbs:
     def _transfer(self, request: Request) -> Answer:
         """The group of a quorum queue is to be led by `node`."""
         vhost, name, target = request.text("vhost"), request.text("queue"), node_of_worker(request.text("node"))
-        queue = self._metadata.queue(vhost, name)
-        if queue is None:
-            raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
-        if not lives_in_groups(queue.type):
-            raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue, and has no leader")
-        group_id = self._groups.of(queue.queue_id).raft.group_id
+        group_id = group_of_queue(self._metadata, self._groups, vhost, name, ", and has no leader")
         result = self._transfers.request(group_id, target)
         if result not in (TransferResult.STARTED, TransferResult.LEADER_ALREADY):
             raise ValueError(f"group {group_id} of queue '{name}', node '{target}': {result.value}")

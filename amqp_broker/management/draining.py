@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.flow.state import CLOSING
 from amqp_broker.management.cluster_verbs import MAX_LISTED_QUEUES
+from amqp_broker.management.queue_walk import queues_in_slices
 from amqp_broker.management.refused import FAILED, Refused
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.json_values import JsonObject
@@ -151,17 +152,14 @@ class Draining:
             Task(self._background, self._close(number))
 
     def _close(self, round_number: int) -> Steps:
-        last = None
-        while self._owed >= 1000 and self._facts.is_drained:
-            numbers = self._numbers.after(last, _SLICE)
-            if not numbers:
+        for numbers in self._numbers.in_slices(_SLICE):
+            if self._owed < 1000 or not self._facts.is_drained:
                 break
             for number in numbers:
                 one = self._connections.get(number)
                 if one is not None and _is_client(one) and self._owed >= 1000:
                     one.control.close(one, ReplyCode.CONNECTION_FORCED, _REASON)
                     self._owed -= 1000
-            last = numbers[-1]
             yield None
         self._timers.at(self._clock.now + _EVERY_MS, partial(self._close_some, round_number))
 
@@ -196,33 +194,28 @@ class Draining:
 
     def _count_clients(self) -> Steps:
         """Its result: how many connections drain closes."""
-        count, last = 0, None
-        while numbers := self._numbers.after(last, _SLICE):
-            for number in numbers:
-                count += _is_client(self._connections[number])
-            last = numbers[-1]
+        count = 0
+        for numbers in self._numbers.in_slices(_SLICE):
+            count += sum(_is_client(self._connections[number]) for number in numbers)
             yield None
         return count
 
     def _look_through(self, groups: set[int]) -> Steps:
         """Its result: queues that stand still without these groups, a bounded number of them; and how many durable
         classic queues live here alone, which are away with the node."""
-        broker, metadata, own = self._broker, self._broker.metadata, self._replication.own_node
+        metadata, own = self._broker.metadata, self._replication.own_node
         found: list[JsonObject] = []
         homed = 0
-        for name in broker.vhost_names.after(None, len(broker.vhost_names)):
-            vhost, last = broker.vhosts.get(name), None
-            while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
-                for each in names:
-                    record = metadata.queue(name, each)
-                    if record is None:
-                        continue
-                    homed += record.durable and node_of_worker(record.home) == own
-                    if groups and lives_in_groups(record.type) and len(found) < MAX_LISTED_QUEUES:
-                        is_critical = self._groups.of(record.queue_id).raft.group_id in groups
-                        found += [{"vhost": name, "name": each}] if is_critical else []
-                last = names[-1]
-                yield None
+        for vhost, names in queues_in_slices(self._broker, _SLICE):
+            for each in names:
+                record = metadata.queue(vhost.name, each)
+                if record is None:
+                    continue
+                homed += record.durable and node_of_worker(record.home) == own
+                if groups and lives_in_groups(record.type) and len(found) < MAX_LISTED_QUEUES:
+                    is_critical = self._groups.of(record.queue_id).raft.group_id in groups
+                    found += [{"vhost": vhost.name, "name": each}] if is_critical else []
+            yield None
         return found, homed
 
 

@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 Answer = tuple[JsonObject, Proposal | None]
 
 
+def group_of_queue(metadata: Metadata, groups: QuorumGroups, vhost: str, name: str, why: str) -> int:
+    """Raises ValueError where there is no such queue, or it is in no group. why: what is said of that."""
+    queue = metadata.queue(vhost, name)
+    if queue is None:
+        raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
+    if not lives_in_groups(queue.type):
+        raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue{why}")
+    return groups.of(queue.queue_id).group_id
+
+
 class GroupVerbs:
     """See the module's docstring. Verbs raise ValueError for a request that cannot be."""
 
@@ -132,15 +142,8 @@ class GroupVerbs:
 
     def _asked_groups(self, vhost: str, name: str) -> list[int]:
         if not name:
-            groups = sorted(self._groups.all)
-        else:
-            queue = self._metadata.queue(vhost, name)
-            if queue is None:
-                raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
-            if not lives_in_groups(queue.type):
-                raise ValueError(f"queue '{name}' in vhost '{vhost}' is a {queue.type} queue: it is on one node only")
-            groups = [self._groups.of(queue.queue_id).group_id]
-        return groups
+            return sorted(self._groups.all)
+        return [group_of_queue(self._metadata, self._groups, vhost, name, ": it is on one node only")]
 
     def _check_is_settled(self, group_id: int) -> None:
         """As far as this node knows: one change at a time."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.auth.users import LoginOutcome
 from amqp_broker.management.cluster_verbs import MAX_LISTED_QUEUES
+from amqp_broker.management.queue_walk import queues_in_slices
 from amqp_broker.management.refused import NOT_AUTHORISED, Refused
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
@@ -53,10 +54,8 @@ class NodeVerbs:
         """With the virtual hosts that are the user's own."""
         asker, broker = request.asker, self._broker
         vhosts: list[str] = []
-        last: str | None = None
-        while names := broker.vhost_names.after(last, _SLICE):
+        for names in broker.vhost_names.in_slices(_SLICE):
             vhosts += [name for name in names if asker.owns(name)]
-            last = names[-1]
             yield None
         return {"name": asker.name, "tags": list(asker.tags), "vhosts": vhosts}
 
@@ -185,17 +184,13 @@ class NodeVerbs:
     def _queues_in(self, groups: set[int]) -> Steps:
         """Its result: queues whose groups these are, a bounded number of them."""
         found: list[dict[str, str]] = []
-        broker = self._broker
-        for name in broker.vhost_names.after(None, len(broker.vhost_names)):
-            vhost, last = broker.vhosts.get(name), None
-            while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
-                for each in names:
-                    queue = vhost.queues[each]
-                    kind = queue.declaration.type
-                    if lives_in_groups(kind) and self._groups.of(queue.queue_id).raft.group_id in groups:
-                        found.append({"name": each, "virtual_host": name, "type": kind})
-                if len(found) >= MAX_LISTED_QUEUES:
-                    return found[:MAX_LISTED_QUEUES]
-                last = names[-1]
-                yield None
+        for vhost, names in queues_in_slices(self._broker, _SLICE):
+            for each in names:
+                queue = vhost.queues[each]
+                kind = queue.declaration.type
+                if lives_in_groups(kind) and self._groups.of(queue.queue_id).raft.group_id in groups:
+                    found.append({"name": each, "virtual_host": vhost.name, "type": kind})
+            if len(found) >= MAX_LISTED_QUEUES:
+                return found[:MAX_LISTED_QUEUES]
+            yield None
         return found

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from queues.queue import Queue
 
 Change = Callable[[StreamSource, Changed], None]
+_EXTENT = ("messages", "first_offset", "next_offset", "stream_bytes", "stream_uncompressed_bytes")
 #: Steps whose result is what was looked for of a partition, wherever that is.
 LookAt = Callable[["Queue"], Steps]
 
@@ -45,24 +46,19 @@ def stat(queue: Queue, figures_of: LookAt) -> Steps:
 
 def _row(name: str, seen: Seen) -> JsonObject:
     figures = seen.figures
+    row = {"name": name, "node": seen.node, **extent_of(figures)}
     if figures is None:
-        return {
-            "name": name, "node": seen.node, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0,
-            "leader": "", "stream_uncompressed_bytes": 0, "first_time": None, "last_time": None, "compaction": None,
-        }  # fmt: skip
-    return {
-        "name": name,
-        "node": seen.node,
-        "messages": figures.next - figures.first,
-        "first_offset": figures.first,
-        "next_offset": figures.next,
-        "stream_bytes": figures.octets,
-        "stream_uncompressed_bytes": figures.unpacked_octets,
-        "leader": figures.leader,
-        "first_time": figures.first_time or None,
-        "last_time": figures.last_time or None,
-        "compaction": compaction_of(figures),
-    }
+        return {**row, "leader": "", "first_time": None, "last_time": None, "compaction": None}
+    return {**row, "leader": figures.leader, "compaction": compaction_of(figures)}
+
+
+def extent_of(figures: StreamFigures | None) -> JsonObject:
+    """How much there is of a stream, and from when; None: of one that nobody could look at."""
+    if figures is None:
+        return dict.fromkeys(_EXTENT, 0)
+    found = (figures.next - figures.first, figures.first, figures.next, figures.octets, figures.unpacked_octets)
+    times = {"first_time": figures.first_time or None, "last_time": figures.last_time or None}
+    return {**dict(zip(_EXTENT, found, strict=True)), **times}
 
 
 def compaction_of(figures: StreamFigures) -> JsonObject | None:

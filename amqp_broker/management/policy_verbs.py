@@ -102,19 +102,16 @@ class PolicyVerbs:
 
     def _queues(self, vhost: str) -> Iterator[tuple[str, str]]:
         """Names, with the kind of policy that each takes; of a list that is read bit by bit."""
-        there, last = self._broker.vhosts[vhost], None
-        while names := there.queue_names.after(last, _SLICE):
+        there = self._broker.vhosts[vhost]
+        for names in there.queue_names.in_slices(_SLICE):
             for name in names:
                 queue = there.queues.get(name)
                 if queue is not None:
                     yield name, type_of(queue).policy_kind
-            last = names[-1]
 
     def _exchanges(self, vhost: str) -> Iterator[tuple[str, str]]:
-        exchanges, last = self._broker.vhosts[vhost].router.names, None
-        while names := exchanges.after(last, _SLICE):
+        for names in self._broker.vhosts[vhost].router.names.in_slices(_SLICE):
             yield from ((name, EXCHANGES) for name in names)
-            last = names[-1]
 
     def _delete_policy(self, request: Request) -> Steps:
         return self._execute(commands.clear_policy(self._changed_vhost(request), request.text("name")))

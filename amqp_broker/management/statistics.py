@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amqp_broker.leases.queue_leases import group_list
+from amqp_broker.management.queue_walk import queues_in_slices
 from amqp_broker.queue_types.register import type_of
 from amqp_broker.turn.task import Steps
 from queues.lease_source import LeasedAt
@@ -25,44 +26,30 @@ def count_node(counts: NodeCounts) -> Steps:
     broker, store, clients = counts.broker, counts.store, counts.clients
     alarms, leases, timings = counts.alarms, counts.leases, counts.timings()
     queues = consumers = ready = unacked = leased = 0
-    for vhost_name in broker.vhost_names.after(None, len(broker.vhost_names)):
-        vhost, last = broker.vhosts.get(vhost_name), None
-        while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
-            for name in names:
-                queue = vhost.queues[name]
-                # What other nodes hold, they count themselves.
-                if not queue.described_at() and not queue.elsewhere():
-                    consumers += queue.consumer_count()
-                    ready += queue.message_count() if not queue.partitions() else 0  # which are queues themselves
-                    unacked += queue.unacked_count()
-                    leased += queue.leased_count()
-            queues += len(names)
-            last = names[-1]
-            yield None
-    groups = list(counts.groups)
-    delayed = [each for vhost in broker.vhosts.values() for each in vhost.delayed.values()]
-    quorum_bytes = sum(group.ram_bytes for group in groups)
+    for vhost, names in queues_in_slices(broker, _SLICE):
+        for name in names:
+            queue = vhost.queues[name]
+            # What other nodes hold, they count themselves.
+            if not queue.described_at() and not queue.elsewhere():
+                consumers += queue.consumer_count()
+                ready += queue.message_count() if not queue.partitions() else 0  # which are queues themselves
+                unacked += queue.unacked_count()
+                leased += queue.leased_count()
+        queues += len(names)
+        yield None
+    held = held_by_node(counts)
     yield None
     return {
         "node": counts.config.node_name,
-        "connections": clients.open_count,
+        **held,
         "connection_moves": clients.moved,
-        "channels": clients.channels_opened - clients.channels_closed,
-        "vhosts": len(broker.vhosts),
         "queues": queues,
         "consumers": consumers,
         "messages_ready": ready,
         "messages_unacked": unacked,
-        "messages_delayed": sum(len(each) for each in delayed),
-        "memory_used": store.pager.used + quorum_bytes,
-        "memory_quorum_queues": quorum_bytes,
-        "memory_assembling": store.pager.assembling,
-        "memory_budget": store.pager.budget_bytes,
         "pages_stored": store.pager.pages_stored,
         "pages_loaded": store.pager.pages_loaded,
-        "journal_bytes": store.journal.total_bytes,
-        "unsynced_bytes": counts.backlog_bytes(),
-        "unapplied_bytes": sum(group.backlog_bytes() for group in groups),
+        "unapplied_bytes": sum(group.backlog_bytes() for group in counts.groups),
         "unroutable": broker.unroutable,
         "messages_leased": leased,
         "lease_requests": leases.requests,
@@ -73,6 +60,25 @@ def count_node(counts: NodeCounts) -> Steps:
         "is_blocked": alarms.is_on,
         "is_full": alarms.is_full,
         "timings": {} if timings is None else timings.statistics(),
+    }
+
+
+def held_by_node(counts: NodeCounts) -> JsonObject:
+    """What there is, where that is an integer already."""
+    broker, clients, store = counts.broker, counts.clients, counts.store
+    pager = store.pager
+    quorum_bytes = sum(group.ram_bytes for group in counts.groups)
+    return {
+        "connections": clients.open_count,
+        "channels": clients.channels_opened - clients.channels_closed,
+        "vhosts": len(broker.vhosts),
+        "messages_delayed": sum(len(each) for vhost in broker.vhosts.values() for each in vhost.delayed.values()),
+        "memory_used": pager.used + quorum_bytes,
+        "memory_quorum_queues": quorum_bytes,
+        "memory_assembling": pager.assembling,
+        "memory_budget": pager.budget_bytes,
+        "journal_bytes": store.journal.total_bytes,
+        "unsynced_bytes": counts.backlog_bytes(),
     }
 
 

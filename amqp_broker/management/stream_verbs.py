@@ -71,20 +71,13 @@ class StreamVerbs:
         node, figures = yield from figures_of(queue)
         found: JsonObject = {
             "name": queue.name, "vhost": queue.declaration.vhost, "node": node, "consumers": queue.consumer_count(),
+            **partition_verbs.extent_of(figures),
         }  # fmt: skip
         if figures is None:
-            return {**found, "messages": 0, "first_offset": 0, "next_offset": 0, "stream_bytes": 0,
-                    "stream_uncompressed_bytes": 0}  # fmt: skip
+            return found
         settings = figures.settings
         return {
             **found,
-            "messages": figures.next - figures.first,
-            "first_offset": figures.first,
-            "next_offset": figures.next,
-            "stream_bytes": figures.octets,
-            "stream_uncompressed_bytes": figures.unpacked_octets,
-            "first_time": figures.first_time or None,
-            "last_time": figures.last_time or None,
             "producers": figures.producers,
             "groups": [
                 {"name": name, **group._asdict(), "lag": max(0, figures.next - group.position)}

@@ -101,8 +101,6 @@ class System:
         self._broker = broker
         self._clock = broker.clock
         self._background = broker.background
-        self._replication = replication
-        self._groups = groups
         self._leases = leases
         self._begin_answer = begin_answer
         self.counts = counts
@@ -279,13 +277,11 @@ class System:
         vhost, broker = self._administration.vhost(request), self._broker
         counts = RemoteCounts(broker.timers, self._clock.now)
         queues: deque[Queue] = deque()
-        last: str | None = None
-        while names := vhost.queue_names.after(last, _SLICE):
+        for names in vhost.queue_names.in_slices(_SLICE):
             for name in names:
                 queue = vhost.queues[name]
                 counts.ask(queue)
                 queues.append(queue)
-            last = names[-1]
             yield None
         yield counts.asked()
         rows = JsonChunks("[]")

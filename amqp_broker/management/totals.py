@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.connection.logins import AMQP, HTTP
 from amqp_broker.management.kept_totals import highest, is_short, shortfall, together
+from amqp_broker.management.queue_walk import queues_in_slices
+from amqp_broker.management.statistics import held_by_node
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps, Task
 from queues.reason import Reason
@@ -164,20 +166,17 @@ class Totals:
         by_type = {name: _as_of_now(sums) for name, sums in broker.gone.items()}
         sums_of: dict[str, QueueSums] = {}
         count = here = 0
-        for name in broker.vhost_names.after(None, len(broker.vhost_names)):
-            vhost, last = broker.vhosts.get(name), None
-            while vhost is not None and (names := vhost.queue_names.after(last, _SLICE)):
-                for each in names:
-                    queue = vhost.queues[each]
-                    here += not queue.described_at()
-                    sums = sums_of.get(queue.declaration.type)
-                    if sums is None:
-                        sums = sums_of[queue.declaration.type] = QueueSums()
-                    queue.add_counts(sums)
-                    queue.add_own_counters(sums)
-                count += len(names)
-                last = names[-1]
-                yield None
+        for vhost, names in queues_in_slices(broker, _SLICE):
+            for each in names:
+                queue = vhost.queues[each]
+                here += not queue.described_at()
+                sums = sums_of.get(queue.declaration.type)
+                if sums is None:
+                    sums = sums_of[queue.declaration.type] = QueueSums()
+                queue.add_counts(sums)
+                queue.add_own_counters(sums)
+            count += len(names)
+            yield None
         channels, publishers = yield from self._add_channels()
         held = {
             **self._held(), **_held_by(sums_of.values()), "queues": count, "queues_here": here,
@@ -201,8 +200,8 @@ class Totals:
         received, sent, publishers = sums.received_bytes, sums.sent_bytes, 0
         published, to_confirm = sums.published, sums.to_confirm
         confirmed, delivered, routed = sums.confirmed, sums.delivered, sums.routed
-        last, left = None, _SLICE
-        while numbers := clients.numbers.after(last, _SLICE):
+        for numbers in clients.numbers.in_slices(_SLICE):
+            left = _SLICE
             for each in numbers:
                 one = clients.connections.get(each)
                 if one is None:
@@ -224,7 +223,6 @@ class Totals:
                         confirmed += channel.confirms.confirmed
                         delivered += channel.delivered_count()
                         routed += channel.routed_count()
-            last, left = numbers[-1], _SLICE
             yield None
         sizes = clients.message_sizes
         return {
@@ -241,26 +239,13 @@ class Totals:
 
     def _held(self) -> JsonObject:
         """What there is, where that is an integer already."""
-        counts, broker, clients = self._counts, self._broker, self._counts.clients
-        store = counts.store
-        pager = store.pager
-        quorum_bytes = sum(group.ram_bytes for group in counts.groups)
+        broker = self._broker
+        vhosts = broker.vhosts.values()
         return {
             "at": broker.clock.now,
-            "connections": clients.open_count,
-            "channels": clients.channels_opened - clients.channels_closed,
-            "vhosts": len(broker.vhosts),
-            "exchanges": sum(len(vhost.router.names) for vhost in broker.vhosts.values()),
-            "bindings": sum(vhost.router.binding_count for vhost in broker.vhosts.values()),
-            "messages_delayed": sum(
-                len(each) for vhost in broker.vhosts.values() for each in vhost.delayed.values()
-            ),
-            "memory_used": pager.used + quorum_bytes,
-            "memory_quorum_queues": quorum_bytes,
-            "memory_assembling": pager.assembling,
-            "memory_budget": pager.budget_bytes,
-            "journal_bytes": store.journal.total_bytes,
-            "unsynced_bytes": counts.backlog_bytes(),
+            **held_by_node(self._counts),
+            "exchanges": sum(len(vhost.router.names) for vhost in vhosts),
+            "bindings": sum(vhost.router.binding_count for vhost in vhosts),
         }
 
     def _counters(self) -> JsonObject:

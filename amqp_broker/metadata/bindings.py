@@ -104,9 +104,6 @@ class BindingIndex:
         yield from let_go(self._pairs, levels=3)
         yield from let_go(self._sources, levels=2)
 
-    def from_source(self, source: str) -> list[BindingRecord]:
-        return [each for end in self._sources.get(source, ()) for each in self._pairs[end][source]]
-
     def to_destination(self, kind: str, name: str) -> list[BindingRecord]:
         return [each for bindings in self._pairs.get((kind, name), {}).values() for each in bindings]
 

@@ -17,7 +17,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from amqp_broker.metadata.machine import MetadataMachine
     from raft.entry import Entry
 
-log = logging.getLogger("amqp_broker.cluster")
 
 #: Called with a worker and the octets of a frame for it. False if there is no link.
 Send = Callable[[str, bytes], bool]

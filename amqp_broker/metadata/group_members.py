@@ -86,6 +86,6 @@ class GroupMembers:
                 self._wanted_sizes[group_id] = size
 
     def copy_groups_to(self, other: GroupMembers) -> None:
-        """See Metadata.draft."""
+        """See Metadata.drafting."""
         other._group_members = dict(self._group_members)
         other._wanted_sizes = dict(self._wanted_sizes)

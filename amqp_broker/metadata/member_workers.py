@@ -87,5 +87,5 @@ class MemberWorkers:
         self.place_generation += 1
 
     def copy_workers_to(self, other: MemberWorkers) -> None:
-        """See Metadata.draft."""
+        """See Metadata.drafting."""
         other._member_workers = dict(self._member_workers)

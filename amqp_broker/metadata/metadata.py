@@ -144,15 +144,9 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         self.group_generation = groups + 1
         self.place_generation = places + 1
 
-    def draft(self) -> Metadata:
-        """A machine in the same state, but for its bindings, of which it has none: to try commands out on."""
-        other = Metadata()
-        for _ in self.drafting(other):
-            pass
-        return other
-
     def drafting(self, other: Metadata) -> Generator[None, None, None]:
-        """Make a draft of a new machine, in slices: exchanges and queues are as they are when they are come to."""
+        """Make a draft of a new machine, in slices: the same state, but for its bindings, of which it has none, to try
+        commands out on. Exchanges and queues are as they are when they are come to."""
         other._vhosts = {name: state.draft() for name, state in self._vhosts.items()}
         self.copy_access_to(other)
         self.copy_groups_to(other)
@@ -384,10 +378,6 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         """Whether this very binding is there, octet for octet."""
         state = self._vhosts.get(vhost)
         return state is not None and binding in state.bindings
-
-    def bindings_from(self, vhost: str, source: str) -> list[BindingRecord]:
-        state = self._vhosts.get(vhost)
-        return state.bindings.from_source(source) if state else []
 
     def bindings_to(self, vhost: str, destination_kind: str, destination: str) -> list[BindingRecord]:
         state = self._vhosts.get(vhost)

@@ -10,6 +10,7 @@ Invariant: `_last[i]` is the greatest key of `_blocks[i]`, which is in order, no
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", int, str)
@@ -79,3 +80,10 @@ class SortedKeys(Generic[Key]):
             found += self._blocks[number][at : at + most - len(found)]
             number, at = number + 1, 0
         return found
+
+    def in_slices(self, most: int) -> Iterator[list[Key]]:
+        """All of them, at most so many at a time, each slice as it is when it is come to."""
+        last = None
+        while found := self.after(last, most):
+            yield found
+            last = found[-1]

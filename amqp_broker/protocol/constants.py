@@ -14,8 +14,6 @@ from typing import Final
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
 PROTOCOL_HEADER_0_9: Final = b"AMQP\x01\x01\x00\x09"
 """What clients of the 0-9 draft send; the frames that follow are the same."""
-VERSION_MAJOR: Final = 0
-VERSION_MINOR: Final = 9
 
 FRAME_METHOD: Final = 1
 FRAME_HEADER: Final = 2
@@ -38,17 +36,12 @@ MAX_CHANNEL: Final = 65535
 MOVED_BY: Final = "x-moved-by"
 """A header: who has moved the message last, from queue to queue. A broker takes one that has it for no duplicate of
 itself."""
-DELIVERY_MODE_TRANSIENT: Final = 1
 DELIVERY_MODE_PERSISTENT: Final = 2
 
 CLASS_CONNECTION: Final = 10
-CLASS_CHANNEL: Final = 20
-CLASS_ACCESS: Final = 30
 CLASS_EXCHANGE: Final = 40
 CLASS_QUEUE: Final = 50
 CLASS_BASIC: Final = 60
-CLASS_CONFIRM: Final = 85
-CLASS_TX: Final = 90
 
 CONNECTION_START: Final = 10 << 16 | 10
 CONNECTION_START_OK: Final = 10 << 16 | 11

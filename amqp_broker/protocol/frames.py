@@ -102,11 +102,6 @@ class FrameParser:
         self.frame_max = frame_max
         self._received = bytearray()
 
-    @property
-    def unread(self) -> int:
-        """How many octets have been received that no frame has been made of yet."""
-        return len(self._received)
-
     def receive_data(self, data: bytes) -> Iterator[Frame]:
         """Iterates over the frames that these octets complete; what is not asked for stays for the next call.
 

@@ -112,10 +112,6 @@ class TypeHost(Protocol):
     def place_queue(self, lowest: int, is_local: bool, size: int = 0) -> int:
         """The id, from `lowest` on, that puts a new queue into the right group: one on `size` nodes, if one is."""
 
-    def place_queues(self, lowest: int, count: int) -> list[int]:
-        """Ids from `lowest` on that rise and put new queues into different groups, with different leaders; the first
-        two into one."""
-
     def place_beside(self, lowest: int, queue_id: int) -> int:
         """The id, from `lowest` on, that puts a new queue into the group of another one."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.classic.type import ClassicType
@@ -29,19 +28,6 @@ _TYPE = "x-queue-type"
 
 class UnsupportedQueueType(ValueError):
     """A type of queue that this broker does not serve."""
-
-
-@contextmanager
-def register(queue_type: type[QueueType]) -> Iterator[None]:
-    """For tests: nodes that are made meanwhile have one type more. Raises ValueError where there is one of its name."""
-    name = queue_type.name
-    if name in QUEUE_TYPES:
-        raise ValueError(f"there is a queue type '{name}' already: {QUEUE_TYPES[name].__name__}; give it another name")
-    QUEUE_TYPES[name] = queue_type
-    try:
-        yield
-    finally:
-        del QUEUE_TYPES[name]
 
 
 def type_named(name: str) -> type[QueueType]:

@@ -66,19 +66,12 @@ class QueueSnapshot:
         for (head, pages), tail in zip(self._levels, self._tails, strict=True):
             yield from self._packed(head, False, False)
             for page in pages:
-                yield from self._packed(self._entries_of(page), False, False)
+                yield from self._packed(self._pager.entries_of(self._queue_id, page), False, False)
             if tail is not None:
                 open_page = Page(tail, 0, 0, 0, 0)
                 yield from self._packed(open_page.entries(self._addresses), False, False)
         yield from self._packed(self._late, True, False)
         yield from self._packed(self._held, True, True)
-
-    def _entries_of(self, page: Page) -> list[Entry]:
-        """What is in a page, which stays as it is."""
-        data, start, size = self._pager.records_of(self._queue_id, page)
-        copy = Page(data, page.count, page.first, page.last, page.message_bytes)
-        copy.lie_in(start, size, page.is_recovered)
-        return copy.entries(self._addresses)
 
     def _packed(self, entries: Iterable[Entry], is_placed: bool, were_held: bool) -> Iterator[PackedPage]:
         builder = PageBuilder()

@@ -22,7 +22,7 @@ from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.queue_types.receipts import Receipt
 from amqp_broker.routing.routes import HeaderRoutes, PublishRoute, RouteTable, groups_of, publish_to_groups
 from amqp_broker.turn.task import Task
-from exchanges.router import ExchangeEntry, Later, Router, at_once
+from exchanges.router import ExchangeEntry, Later, Router, at_once, take_out
 from queues.message import Message
 from queues.queue import Queue
 from queues.store import MessageStore
@@ -223,9 +223,9 @@ class VHost:
             assert route.entry is not None  # what is shared is from an exchange
             exchange, names = route.entry.name, [queue.name for queue in route.queues]
             del self._shared[(exchange, *names)]
-            _take_out(self._shared_from, exchange, route)
+            take_out(self._shared_from, exchange, route)
             for name in names:
-                _take_out(self._shared_with, name, route)
+                take_out(self._shared_with, name, route)
 
     def changed(self) -> None:
         """Routes that were found before are no longer valid, whichever they are."""
@@ -303,11 +303,3 @@ def _octets(name: str) -> bytes:
 def _exchange_of(address: bytes) -> bytes:
     """The exchange of an address, with its length."""
     return address[: 1 + address[0]]
-
-
-def _take_out(index: dict[str, dict[PublishRoute, None]], name: str, route: PublishRoute) -> None:
-    routes = index.get(name)
-    if routes is not None:
-        routes.pop(route, None)
-        if not routes:
-            del index[name]

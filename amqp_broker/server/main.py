@@ -32,7 +32,7 @@ from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.reloading import Reloading
 from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
 from amqp_broker.server.service_manager import ServiceManager
-from amqp_broker.server.sockets import address_of, bind_all
+from amqp_broker.server.sockets import OWN_HOSTS, address_of, bind_all, facts_of
 from amqp_broker.server.supervisor import is_supervised, supervise
 from amqp_broker.server.tls import tls_context
 from amqp_broker.server.verification import verify_at_start
@@ -70,7 +70,6 @@ _LOOK_S = 0.02
 #: What to do about a file of load_definitions that cannot be taken over.
 _WAY_OUT = "correct the file or leave load_definitions out"
 #: Hosts that stand for all of the machine's, and where this machine reaches them.
-_ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _LOOPBACK_FREE_PORT = Address("127.0.0.1", 0)
 #: What the node's own user logs in with.
 _TOKEN_OCTETS = 32
@@ -213,14 +212,13 @@ class Listeners:
         """Where this machine reaches the node without leaving it."""
         for each in (*self._plain, *self._own):
             address = address_of(each)
-            if is_loopback(address.host) or address.host in _ANY_HOST:
-                return Address(_ANY_HOST.get(address.host, address.host), address.port)
+            if is_loopback(address.host) or address.host in OWN_HOSTS:
+                return Address(OWN_HOSTS.get(address.host, address.host), address.port)
         return None
 
     def facts(self) -> tuple[ListenerFacts, ...]:
         """Where it listens."""
-        plain = [ListenerFacts("amqp", *address_of(each)) for each in self._plain]
-        return (*plain, *[ListenerFacts("amqp/ssl", *address_of(each), tls=True) for each in self._secure])
+        return facts_of(self._plain, self._secure)
 
     def close(self) -> None:
         """Let nobody in any more."""

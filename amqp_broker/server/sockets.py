@@ -6,11 +6,13 @@ import errno
 import socket
 from collections.abc import Iterable
 
+from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.settings.kinds import Address
 
 #: How long an address may take to say whether somebody listens on it, seconds.
 _PROBE_S = 0.5
-_ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+#: Where this machine reaches who listens everywhere.
+OWN_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def bind_all(addresses: Iterable[Address], flag: str) -> list[socket.socket]:
@@ -34,6 +36,12 @@ def address_of(listener: socket.socket) -> Address:
     return Address(host, port)
 
 
+def facts_of(plain: Iterable[socket.socket], secure: Iterable[socket.socket]) -> tuple[ListenerFacts, ...]:
+    """Where clients come in, without TLS and with it."""
+    found = [ListenerFacts("amqp", *address_of(each)) for each in plain]
+    return (*found, *[ListenerFacts("amqp/ssl", *address_of(each), tls=True) for each in secure])
+
+
 def _bind(address: Address, flag: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -55,7 +63,7 @@ def _probe(address: Address, flag: str) -> None:
         return
     with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(_PROBE_S)
-        if probe.connect_ex((_ANY_HOST.get(address.host, address.host), address.port)) == 0:
+        if probe.connect_ex((OWN_HOSTS.get(address.host, address.host), address.port)) == 0:
             raise _refusal(errno.EADDRINUSE, "Address already in use", address, flag)
 
 

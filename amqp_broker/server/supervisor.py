@@ -41,14 +41,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.server.bottleneck import BottleneckWatch
 from amqp_broker.server.cluster_door import ClusterDoor
 from amqp_broker.server.descriptors import EXHAUSTED, raise_limit
 from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.moves import MOVE, NUMBER_BYTES
 from amqp_broker.server.service_manager import ServiceManager
-from amqp_broker.server.sockets import address_of, bind_all
+from amqp_broker.server.sockets import address_of, bind_all, facts_of
 from amqp_broker.server.worker import (
     BUSY,
     EMPTY,
@@ -359,12 +358,8 @@ class Supervisor:
             links={number: address for number, address in self._addresses.items() if number != worker.number},
             secret=self._secret,
             management=self._management,
-            facts=self._facts(),
+            facts=facts_of(self._plain, self._secure),
         )
-
-    def _facts(self) -> tuple[ListenerFacts, ...]:
-        plain = [ListenerFacts("amqp", *address_of(each)) for each in self._plain]
-        return (*plain, *[ListenerFacts("amqp/ssl", *address_of(each), tls=True) for each in self._secure])
 
     def _config_of(self, worker: Worker) -> Config:
         config, number = self._config, worker.number

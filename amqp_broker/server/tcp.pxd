@@ -1,6 +1,5 @@
 cimport cython
 from amqp_broker.connection.connection cimport Connection
-from amqp_broker.node cimport Node
 from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.server.driver cimport Driver
 from amqp_broker.server.system_calls cimport monotonic_time, receive_into, send_bytes

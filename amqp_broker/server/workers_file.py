@@ -13,11 +13,11 @@ Invariant: a log is where this says, and is never moved.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from amqp_broker.octets.whole_file import sync, write_whole
 from storage.errors import StorageError
 from storage.folder_format import FORMAT_FILE
 
@@ -119,16 +119,7 @@ def write_workers(
     if written.groups:
         said |= {"version": _VERSION, "groups": {str(group): worker for group, worker in written.groups.items()}}
     if written.numbers:
-        new = path.with_suffix(".new")
-        with open(new, "wb") as file:
-            file.write(json.dumps(said).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        write_whole(path, json.dumps(said).encode() + b"\n")
     else:
         path.unlink(missing_ok=True)
-    folder = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        sync(data_dir)

@@ -59,7 +59,3 @@ class HasDeadline(Ticks, Protocol):
     @property
     def deadline(self) -> int:
         """When `tick` has something to do, milliseconds since the epoch; 0 for never."""
-
-
-#: All phases.
-PHASES = (Works, EndsTurn, Syncs, WantsSync, Ticks, HasDeadline)

@@ -632,7 +632,7 @@ class Broker:
         return self.groups.of(queue_id)
 
     def place_queues(self, lowest: int, count: int, size: int = 0) -> list[int]:
-        """See TypeHost."""
+        """See QuorumGroups."""
         return self.groups.place_queues(lowest, count, size)
 
     def place_queue(self, lowest: int, is_local: bool, size: int = 0) -> int:

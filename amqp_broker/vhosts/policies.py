@@ -29,11 +29,6 @@ def _queue_kinds() -> dict[str, Mapping[str, PolicyKey]]:
     return {each.policy_kind: each.policy_keys for each in QUEUE_TYPES.values()}
 
 
-def kinds() -> tuple[str, ...]:
-    """What a policy can apply to, in the words of its apply-to."""
-    return (*_queue_kinds(), EXCHANGES)
-
-
 def targets() -> dict[str, tuple[str, ...]]:
     """What apply-to may be, and the kinds that it means."""
     queues = tuple(_queue_kinds())

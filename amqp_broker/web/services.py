@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,6 @@ class Services:
         self.sessions = UserSessions(url, tls=tls)
         self.jobs = Jobs(self.sessions.open, self.forget)
         self.places = places
-        self.began_at = time.time()
         self.was_ready = False
         self._stop = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="totals", daemon=True)

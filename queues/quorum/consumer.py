@@ -51,11 +51,6 @@ class QuorumConsumer(NumberedConsumer):
         self.prefetch = prefetch
         self.credit_limit = prefetch if prefetch and not self.no_ack and prefetch < MOST_IN_FLIGHT else MOST_IN_FLIGHT
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing is left of it."""
-        return not self.is_attached and not self.held
-
     def has_credit(self) -> bool:
         return len(self.held) < self.credit_limit
 

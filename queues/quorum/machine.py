@@ -21,7 +21,6 @@ from queues.pager import Pager
 from queues.quorum.capture import Capture
 from queues.quorum.checkpoint import Checkpoint
 from queues.quorum.commands import Batch, decode_batch, with_time
-from queues.quorum.digest import digest_of
 from queues.quorum.effects import Effect
 from queues.quorum.execution import Execution
 from queues.quorum.feed import Heard, heard_by
@@ -464,7 +463,3 @@ class QueueGroupMachine:
             spared = [*execution.dropped, *self._installing(), *self.placer.queue_ids()]
             for compacted, below in self._places.synced(position, execution.state, spared):
                 compacted.synced = max(below, compacted.synced)
-
-    def digest(self) -> bytes:
-        """Equal on all members that have applied the same entries."""
-        return digest_of(self._execution.state, self.pager)

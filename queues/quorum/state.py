@@ -1,6 +1,6 @@
 """GroupState: everything that the members of a queue group agree on, and nothing else.
 
-It is changed by Execution, written and read by image.py and image_reader.py, and compared by digest.py.
+It is changed by Execution, written and read by image.py and image_reader.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from queues.message cimport Message, make_message
 from queues.page cimport AddressBook
 
 cdef Py_ssize_t _FIXED, _FIELD_BYTES, _PROPERTIES_OFFSET, _FRAME_OVERHEAD, _BODY_SIZE_AT
-cdef int _TOMBSTONE, _APART, _HAS_TABLE, _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS
+cdef int _APART, _HAS_TABLE, _CONTENT_TYPE, _CONTENT_ENCODING, _HEADERS
 cdef bytes _FIELD
 
 @cython.locals(data="const unsigned char*", flags=int, position=Py_ssize_t)

@@ -41,7 +41,7 @@ RECORD_FIXED = 21
 _FIXED = RECORD_FIXED
 #: Bits of a record's flags: it hides what is older of its key; its body is bare; its content has a header table.
 TOMBSTONE, APART, HAS_TABLE = 1, 2, 4
-_TOMBSTONE, _APART, _HAS_TABLE = TOMBSTONE, APART, HAS_TABLE
+_APART, _HAS_TABLE = APART, HAS_TABLE
 #: The field that says a message's offset, up to its eight octets: a key and the kind of a signed 64-bit integer.
 OFFSET_HEADER = "x-stream-offset"
 #: What a delivery from a partition of a stream has besides.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_broker.auth.passwords import DECOY_HASH, hash_password, verify_password
+from amqp_broker.auth.passwords import DECOY_HASH, verify_password
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate, login_with_password
 from amqp_broker.metadata.entities import User
+from tests.auth.hashed_password import hash_password
 
 STORED = hash_password("secret", lambda count: bytes(count))
 ALICE = User("alice", STORED)

@@ -14,11 +14,11 @@ from amqp_broker.auth.passwords import (
     VerifiedPasswords,
     check_hash,
     from_rabbit,
-    hash_password,
     quick_hash,
     to_rabbit,
     verify_password,
 )
+from tests.auth.hashed_password import hash_password
 
 
 def counting_bytes() -> Iterator[int]:

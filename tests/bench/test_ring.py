@@ -19,7 +19,7 @@ def frames_of(ring: Ring, number: int = 0) -> list[Frame]:
     octets = bytes(ring.octets[number * ring.pitch : (number + 1) * ring.pitch])
     parser = FrameParser()
     frames = list(parser.receive_data(octets))
-    assert parser.unread == 0
+    assert len(parser._received) == 0
     return frames
 
 

@@ -37,6 +37,7 @@ from storage.disk import FileDisk
 from storage.journal import Journal
 from storage.page_store import PageStore
 from tests.queues.queue_world import message_named
+from tests.storage.page_files import sync_pages
 
 SESSION = 7
 
@@ -77,7 +78,7 @@ class Groups:
         for _ in range(5):
             self.host.end_turn(0)
             self.machine.end_turn(self.journal.position)
-            self.page_store.sync_all()
+            sync_pages(self.page_store)
             batch = self.journal.take_batch()
             if batch is not None:
                 batch.write_and_sync()

@@ -238,7 +238,7 @@ def test_deliveries_that_come_with_consume_ok_reach_the_consumer() -> None:
             peer.send_message(1, m.BasicDeliver("ctag", tag, False, "", "q"), b"%d" % tag)
         assert peer.expect(m.BasicAck, 1) == m.BasicAck(1)
         assert peer.expect(m.BasicNack, 1) == m.BasicNack(2, multiple=False, requeue=False)
-        assert peer.expect(m.BasicReject, 1) == m.BasicReject(3, requeue=True)
+        assert peer.expect(m.BasicNack, 1) == m.BasicNack(3, multiple=False, requeue=True)
         assert peer.expect(m.BasicCancel, 1) == m.BasicCancel("ctag")
         peer.send_message(1, m.BasicDeliver("ctag", 4, False, "", "q"), b"4")
         peer.send(1, m.BasicCancelOk("ctag"))
@@ -254,7 +254,7 @@ def test_deliveries_that_come_with_consume_ok_reach_the_consumer() -> None:
         assert isinstance(third, Delivery)
         channel.ack(first)
         channel.nack(second, requeue=False)
-        channel.reject(third.delivery_tag)
+        channel.nack(third.delivery_tag)
         consumer.cancel()
         consumer.cancel()
         assert [delivery.body for delivery in consumer] == [b"4"]

@@ -25,6 +25,7 @@ from raft.wire import VOTE_REPLY, VOTE_REQUEST, decode
 from tests.cluster_simulation.cluster_node import ClusterNode
 from tests.cluster_simulation.log_model import LogModel
 from tests.cluster_simulation.queue_kinds import HELD_BACK
+from tests.queues.quorum.digest import digest_of
 from tests.simulation.state import Violation
 
 #: The state is compared at every index that is a multiple of this.
@@ -122,7 +123,7 @@ class GroupChecks:
             for name, count in fed.items():
                 log.told(group_id, index, name, execution.feeds[name].effects[count:])
             if index % _EVERY == 0:
-                log.digest(group_id, index, machine.digest(), node.name)
+                log.digest(group_id, index, digest_of(machine), node.name)
 
         def installed() -> None:
             before = len(execution.effects)
@@ -258,7 +259,7 @@ class GroupChecks:
                 if group_id == _METADATA:
                     self.compare_metadata(node, group.last_applied)
                     continue
-                digest = group.member.machine.digest()
+                digest = digest_of(group.member.machine)
                 name, first = states.setdefault(group.last_applied, (node.name, digest))
                 if first != digest:
                     raise Violation(f"{node.name} and {name} end with different states of group {group_id}")

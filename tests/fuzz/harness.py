@@ -87,8 +87,8 @@ class Side:
             found = [(frame.channel, m.decode_method(frame.payload)) for frame in called]
         except ValueError as error:
             raise Defect(f"the broker said what is not AMQP: {error}") from error
-        if parser.unread:
-            raise Defect(f"the broker stopped inside a frame: {parser.unread} octets of it were said")
+        if unread := len(parser._received):
+            raise Defect(f"the broker stopped inside a frame: {unread} octets of it were said")
         return found
 
 

@@ -3,7 +3,7 @@ house.
 
     amqp_broker.octets      -> zlib_ng: a leaf that everybody may import
     exchanges               -> nothing
-    storage                 -> construct (the record grammar)
+    storage                 -> nothing
     raft                    -> storage, pysyncobj
     queues                  -> storage, raft
     amqp_broker.protocol    -> construct
@@ -63,7 +63,7 @@ CORE_PACKAGES = ("exchanges", "queues", "raft", "storage")  # in a wheel: amqp_b
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     OCTETS: ("zlib_ng",),
     "exchanges": (),
-    "storage": ("construct",),
+    "storage": (),
     "raft": ("storage", "pysyncobj", RAFT_SETTINGS),
     "queues": ("storage", "raft"),
     PROTOCOL: ("construct",),

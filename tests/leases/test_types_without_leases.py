@@ -8,11 +8,11 @@ import pytest
 
 from amqp_broker.queue_types.classic.type import ClassicType
 from amqp_broker.queue_types.declaration import QueueDeclaration
-from amqp_broker.queue_types.register import register
 from queues.arguments import QueueArguments
 from queues.classic import ClassicQueue
 from tests.leases.service_on_node import ServiceOnNode
 from tests.node.node_driver import NodeDriver
+from tests.queue_types.registering import register
 
 
 class _Unleased(ClassicQueue):

@@ -10,6 +10,7 @@ from amqp_broker.links.levels import FOLDER_FORMATS, LEAST, LEVEL, OWN, Levels, 
 from amqp_broker.links.tenants import Tenants
 from raft.outbox import Outbox
 from storage.folder_format import BASE_VERSION, FORMAT_VERSION
+from tests.metadata.drafts import draft_of
 from tests.node.node_cluster import NodeCluster
 
 BEFORE = Levels(1, 1)
@@ -111,4 +112,4 @@ def test_it_is_in_checkpoints() -> None:
     cluster.run(A_WHILE_MS)
     metadata = cluster.nodes["n1"].node.broker.metadata
     assert {"op": "level.raise", "level": LEVEL} in metadata.snapshot()
-    assert metadata.draft().level == LEVEL
+    assert draft_of(metadata).level == LEVEL

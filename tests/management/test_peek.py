@@ -11,12 +11,12 @@ from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
-from amqp_broker.queue_types.register import register
 from tests.management.users import add_user
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, small_config
 from tests.node.system_service import SystemService
 from tests.queue_types.last_value import LastValueType
 from tests.queue_types.memory_queue import MemoryQueue
+from tests.queue_types.registering import register
 
 TYPES = ("classic", "quorum")
 #: RAM in abundance; a head of two messages and tiny pages; and so little RAM that pages are on the disk.

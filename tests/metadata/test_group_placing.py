@@ -5,6 +5,7 @@ from __future__ import annotations
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.group_placing import fill, host_of, loads, place_groups, spread
 from amqp_broker.metadata.metadata import Metadata
+from tests.metadata.drafts import draft_of
 
 FIVE = {name: name for name in ("n1", "n2", "n3", "n4", "n5")}
 
@@ -84,7 +85,7 @@ def test_lists_are_in_snapshots_and_without_lists_there_is_nothing_new() -> None
     for command in metadata.snapshot():
         again.apply(command)
     assert dict(again.group_lists()) == {3: ("n2",)}
-    assert dict(metadata.draft().group_lists()) == {3: ("n2",)}
+    assert dict(draft_of(metadata).group_lists()) == {3: ("n2",)}
 
 
 def test_a_list_that_had_too_few_nodes_gets_back_to_its_size_with_those_that_come() -> None:
@@ -97,7 +98,7 @@ def test_a_list_that_had_too_few_nodes_gets_back_to_its_size_with_those_that_com
     again = Metadata()
     for command in metadata.snapshot():
         again.apply(command)
-    for each in (metadata, again, metadata.draft()):
+    for each in (metadata, again, draft_of(metadata)):
         each.apply(commands.put_member("n1", "10.0.0.9:7000"))
         assert each.group_members(1) == ("n1", "n2")
         generation = each.group_generation

@@ -11,6 +11,7 @@ from amqp_broker.metadata.bindings import BindingIndex
 from amqp_broker.metadata.commands import DEFAULTS, FIELDS, Command, check_command
 from amqp_broker.metadata.entities import BindingRecord
 from amqp_broker.metadata.metadata import Metadata
+from tests.metadata.drafts import draft_of
 
 EXAMPLES: list[Command] = [
     commands.put_vhost("v", description="d", tags=["t"], tracing=True),
@@ -345,7 +346,7 @@ def test_bindings_differ_by_key_and_by_the_octets_of_their_arguments() -> None:
         for raw in (b"", b"\x01at\x01")
     ]
     assert all(metadata.apply(commands.add_binding("v", record)) for record in records)
-    assert metadata.bindings_from("v", "e") == records
+    assert metadata.bindings_to("v", "queue", "q") == records
     assert metadata.apply(commands.remove_binding("v", records[2]))
     assert not metadata.apply(commands.remove_binding("v", records[2]))
     assert metadata.bindings_to("v", "queue", "q") == records[:2] + records[3:]
@@ -383,7 +384,7 @@ def test_100_000_bindings_and_10_000_queues() -> None:
     for number in range(100_000):
         record = BindingRecord("amq.topic", "queue", f"q{number % 10_000}", f"key.{number}", b"")
         metadata.apply(commands.add_binding("v", record))
-    assert len(metadata.bindings_from("v", "amq.topic")) == 100_000
+    assert len(metadata.bindings("v")) == 100_000
     for number in range(10_000):
         assert len(metadata.bindings_to("v", "queue", f"q{number}")) == 10
         metadata.apply(commands.delete_queue("v", f"q{number}", number + 1))
@@ -419,7 +420,7 @@ def test_a_member_is_added_with_one_folder() -> None:
     copy = Metadata()
     for command in metadata.snapshot():
         copy.apply(command)
-    assert copy.identity_of("n1") == metadata.draft().identity_of("n1") == "0a"
+    assert copy.identity_of("n1") == draft_of(metadata).identity_of("n1") == "0a"
     metadata.apply(commands.remove_member("n1"))
     assert metadata.identity_of("n1") == ""
     assert metadata.apply(commands.add_member("n1", "h:2", "0b"))
@@ -458,9 +459,8 @@ def test_a_copy_of_the_bindings_lists_them_as_the_first_does() -> None:
     assert sorted(index.all()) == sorted(left)
     assert len(index) == len(left)
     assert [line.decode() for line in index.lines()] == [each.binding_key for each in index.all()]
-    assert sorted(index.from_source("e")) == sorted(each for each in left if each.source == "e")
     assert sorted(index.to_destination("queue", "q")) == sorted(each for each in left if each.destination == "q")
-    assert (index.from_source("g"), index.to_destination("queue", "r")) == ([], [])
+    assert index.to_destination("queue", "r") == []
     copy = BindingIndex()
     for binding in index.all():
         copy.add(binding)
@@ -561,7 +561,7 @@ def test_a_member_says_which_workers_it_has(with_workers: Metadata) -> None:
     again = Metadata()
     for command in metadata.snapshot():
         again.apply(command)
-    assert again.member_workers() == metadata.member_workers() == metadata.draft().member_workers()
+    assert again.member_workers() == metadata.member_workers() == draft_of(metadata).member_workers()
     assert metadata.apply(commands.put_member("n1", "c:3"))
     assert metadata.workers_of("n1").numbers == (1, 2), "another address is none of its workers"
     assert metadata.apply(commands.put_member_workers("n1", [], []))

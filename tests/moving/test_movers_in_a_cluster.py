@@ -40,7 +40,7 @@ def fill(url: str, *, are_dead: bool) -> None:
         channel.wait_for_confirms()
         if are_dead:
             while (delivery := channel.get("to")) is not None:
-                channel.reject(delivery, requeue=False)
+                channel.nack(delivery, requeue=False)
         until = time.monotonic() + LONG_S
         while count(channel, "from") < MESSAGES:
             assert time.monotonic() < until

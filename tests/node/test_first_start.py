@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from amqp_broker.auth.passwords import hash_password, verify_password
+from amqp_broker.auth.passwords import verify_password
 from amqp_broker.links.levels import LEVEL
 from amqp_broker.metadata import commands
 from amqp_broker.node import Node
 from amqp_broker.settings.kinds import Address
+from tests.auth.hashed_password import hash_password
 from tests.node.node_driver import NodeDriver, small_config
 from tests.simulation.simulated_disk import SimulatedDisk
 

@@ -16,6 +16,7 @@ from tests.node.host_cluster import HostCluster
 from tests.node.node_driver import Client, NodeDriver, declare, small_config
 from tests.node.test_spread_groups import read
 from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
+from tests.queues.quorum.digest import digest_of
 from tests.simulation.simulated_disk import SimulatedDisk
 
 GROUPS = 4
@@ -71,7 +72,7 @@ class SpreadCluster(HostCluster):
     def agree(self) -> None:
         for group_id in range(1, GROUPS + 1):
             machines = [self.group(name, group_id).machine for name in self.processes(group_id)]
-            assert len({machine.digest() for machine in machines}) == 1
+            assert len({digest_of(machine) for machine in machines}) == 1
 
     def group_of(self, queue: str) -> int:
         record = next(iter(self.nodes.values())).node.broker.metadata.queue("/", queue)

@@ -6,13 +6,13 @@ import hashlib
 
 import pytest
 
-from amqp_broker.auth.passwords import hash_password
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import PROTOCOL_HEADER
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
+from tests.auth.hashed_password import hash_password
 from tests.node.node_driver import Client, NodeDriver, declare, handshake_octets, small_config
 
 CAPABILITIES = {"capabilities": {"authentication_failure_close": True}}

@@ -44,7 +44,7 @@ def _phases() -> dict[str, str]:
     """The signature of each phase, by its name."""
     functions = (
         each
-        for phase in part.PHASES
+        for phase in (part.Works, part.EndsTurn, part.Syncs, part.WantsSync, part.Ticks, part.HasDeadline)
         for each in ast.parse(textwrap.dedent(inspect.getsource(phase))).body[0].body  # type: ignore[attr-defined]
         if isinstance(each, ast.FunctionDef)
     )

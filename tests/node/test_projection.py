@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from amqp_broker.auth.passwords import hash_password
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import BindingRecord
@@ -16,6 +15,7 @@ from amqp_broker.node import Node
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from exchanges.bindings import QUEUE, Destination
+from tests.auth.hashed_password import hash_password
 from tests.node.node_driver import NodeDriver, consume, declare, handshake_octets
 from tests.simulation.settings import PASSWORD_HASH, USER
 

@@ -33,3 +33,14 @@ def test_names_of_any_octets_are_kept_apart() -> None:
         keys.add(name)
     assert keys.after(None, 100) == sorted(names)
     assert keys.after("a", 2) == ["a\x00", "a\udcff"]
+
+
+def test_slices_are_as_they_are_when_they_are_come_to() -> None:
+    keys: SortedKeys[int] = SortedKeys()
+    for number in range(5):
+        keys.add(number)
+    slices = keys.in_slices(2)
+    assert next(slices) == [0, 1]
+    keys.discard(2)
+    keys.add(9)
+    assert list(slices) == [[3, 4], [9]]

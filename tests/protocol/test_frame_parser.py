@@ -53,7 +53,7 @@ def test_chunks_do_not_matter(frames: list[Frame], sizes: list[int]) -> None:
         found += parser.receive_data(data[position : position + size])
         position += size
     assert found == frames
-    assert parser.unread == 0
+    assert len(parser._received) == 0
 
 
 def test_a_method_frame_octet_by_octet() -> None:
@@ -77,7 +77,7 @@ def test_frames_before_a_bad_one_are_still_given() -> None:
 def test_frames_not_asked_for_stay() -> None:
     parser = FrameParser()
     assert next(parser.receive_data(c.HEARTBEAT_FRAME * 3)).type == c.FRAME_HEARTBEAT
-    assert parser.unread == 16
+    assert len(parser._received) == 16
     assert len(list(parser.receive_data(b""))) == 2
 
 

@@ -30,9 +30,7 @@ def test_every_method_has_one_name_and_one_index() -> None:
 
 def test_every_index_constant_belongs_to_the_method_of_its_name() -> None:
     expected = {method.name.upper().replace(".", "_").replace("-", "_"): method.index for method in METHODS}
-    classes = tuple(
-        name.removeprefix("CLASS_") + "_" for name in vars(constants) if name.startswith("CLASS_")
-    )
+    classes = tuple({method.name.partition(".")[0].upper() + "_" for method in METHODS})
     assert {name: value for name, value in vars(constants).items() if name.startswith(classes)} == expected
 
 

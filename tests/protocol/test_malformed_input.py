@@ -149,7 +149,7 @@ def test_frames(data: bytes) -> None:
         return
     rebuilt = b"".join(grammar.Frame.build({**frame._asdict(), "end": 0xCE}) for frame in frames)
     assert data.startswith(rebuilt)
-    assert parser.unread == len(data) - len(rebuilt) < 4096
+    assert len(parser._received) == len(data) - len(rebuilt) < 4096
 
 
 @given(st.binary(max_size=40))

@@ -12,13 +12,13 @@ from typing import Any
 from amqp_broker.errors import precondition_failed
 from amqp_broker.queue_types.policy_keys import PolicyKey, at_least, keys
 from amqp_broker.queue_types.queue_type import QueueType
-from amqp_broker.queue_types.register import register
 from queues.arguments import QueueArguments, WrongArgument, read_integer, with_policy
 from queues.message import Entry, Message, make_entry
 from queues.outcomes import PublishOutcome
-from queues.peeking import PeekSteps, PeekWish, peek_entries
+from queues.peeking import PeekSteps, PeekWish, _behind, _run_of, _shown
 from queues.queue import Done, Fetched, Queue, Tallied
 from queues.write_group import WriteGroup
+from tests.queue_types.registering import register
 
 
 class _OneByOne(WriteGroup):
@@ -151,7 +151,10 @@ class LastValue(Queue):
         return self.consumers
 
     def peek(self, wish: PeekWish) -> PeekSteps:
-        return peek_entries(lambda: [self.last] if self.last is not None else [], wish)
+        at = wish.start
+        while found := _run_of([self.last] if self.last is not None else [], at, wish.is_backwards):
+            yield _shown(found[0], wish)
+            at = _behind(found[0].position, wish.is_backwards)
 
     def delete(self) -> int:
         self.is_deleted = True

@@ -18,6 +18,7 @@ from queues.quorum.commands import How, Settle
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import consume, declare, frame_octets
 from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
+from tests.queues.quorum.digest import digest_of
 
 GROUP = 1
 
@@ -66,7 +67,7 @@ def cluster() -> NodeCluster:
 
 def members_agree(cluster: NodeCluster) -> None:
     machines = [group(d).machine for d in cluster.nodes.values() if group(d).guest is None]
-    assert len({machine.digest() for machine in machines}) == 1
+    assert len({digest_of(machine) for machine in machines}) == 1
 
 
 def test_a_guest_has_nothing_of_the_group_and_uses_it_all_the_same(cluster: NodeCluster) -> None:

@@ -23,12 +23,12 @@ from amqp_broker.client import Connection
 from amqp_broker.client.errors import ChannelClosed
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import BasicAck, BasicReject, ConfirmSelect, QueueDeclare, QueuePurge
-from amqp_broker.queue_types.register import register
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from amqp_broker.vhosts.policies import PolicyError, check_policy
 from storage.errors import StorageError
 from tests.node.node_driver import NodeDriver
 from tests.queue_types.last_value import LastValueType
+from tests.queue_types.registering import register
 from tests.robustness.broker import PROJECT_ROOT, Broker
 from tests.web.http_client import Http
 

@@ -11,6 +11,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.turn.task import Task
 from queues.quorum import places
 from tests.node.node_driver import Client, NodeDriver, declare, small_config
+from tests.storage.page_files import disk_bytes
 
 BUDGET = 1 << 20
 QUEUES = [f"q{number}" for number in range(8)]
@@ -59,13 +60,13 @@ def test_the_disk_is_free_when_what_it_held_is_gone(driver: NodeDriver, monkeypa
     assert queue.group.raft.take_checkpoint()
     driver.settle()
     page_store = driver.node.store.pager.page_store
-    assert page_store.disk_bytes(queue.queue_id) > 3 * BUDGET
+    assert disk_bytes(page_store, queue.queue_id) > 3 * BUDGET
     client.send(1, methods.QueuePurge(0, "q0", False))
     driver.settle()
     driver.wait(1000)
     driver.settle()
     assert client.names()[-1] == "queue.purge-ok"
-    assert page_store.disk_bytes(queue.queue_id) < 200_000
+    assert disk_bytes(page_store, queue.queue_id) < 200_000
 
 
 def test_a_classic_queue_pages_when_quorum_queues_hold_the_budget(driver: NodeDriver) -> None:

@@ -18,6 +18,7 @@ from queues.quorum.settings import QuorumSettings
 from raft.member import Member
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets, small_config
+from tests.queues.quorum.digest import digest_of
 
 CONFIRM = methods.ConfirmSelect(False)
 
@@ -74,7 +75,7 @@ def counts_at(cluster: NodeCluster, node: str) -> tuple[int, int, int]:
 def agree(cluster: NodeCluster) -> None:
     """All machines are in the same state."""
     machines = [driver.node.groups.all[1].machine for driver in cluster.nodes.values()]
-    assert len({machine.digest() for machine in machines}) == 1
+    assert len({digest_of(machine) for machine in machines}) == 1
 
 
 def publish(client: Client, *sent: bytes, exchange: str = "", key: str = "q", **properties: Any) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from amqp_broker.queue_types.policy_keys import KEYS, OF_NO_QUEUE
 from amqp_broker.queue_types.queue_type import QueueType
-from amqp_broker.queue_types.register import QUEUE_TYPES, UnsupportedQueueType, asked_type, register, type_named
-from amqp_broker.vhosts.policies import kinds, targets
+from amqp_broker.queue_types.register import QUEUE_TYPES, UnsupportedQueueType, asked_type, type_named
+from amqp_broker.vhosts.policies import targets
 from queues.arguments import ArgumentError
+from tests.queue_types.registering import register
 
 
 def test_the_type_that_is_asked_for() -> None:
@@ -35,12 +36,6 @@ def test_a_type_of_a_newer_version_is_named() -> None:
         type_named("later")
 
 
-def test_a_name_is_taken_once() -> None:
-    with pytest.raises(ValueError, match="a queue type 'classic' already"), register(QUEUE_TYPES["classic"]):
-        pass
-    assert list(QUEUE_TYPES) == ["classic", "quorum", "stream"]
-
-
 class _Another(QueueType):
     name = "another"
     policy_kind = "another_queues"
@@ -50,7 +45,8 @@ class _Another(QueueType):
 def test_a_type_that_is_registered_is_there_meanwhile() -> None:
     with register(_Another):
         assert type_named("another") is _Another
-        assert kinds() == ("classic_queues", "quorum_queues", "streams", "another_queues", "exchanges")
+        kinds = ("classic_queues", "quorum_queues", "streams", "another_queues", "exchanges")
+        assert targets()["all"] == kinds
     assert list(QUEUE_TYPES) == ["classic", "quorum", "stream"]
 
 

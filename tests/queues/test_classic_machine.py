@@ -18,6 +18,7 @@ from tests.example_counts import examples
 from tests.queues.queue_model import Known, QueueModel, Taker
 from tests.queues.queue_world import JOURNAL_LIMIT_BYTES, JOURNAL_SEGMENT_BYTES, Client, World, message_named, name_of
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
+from tests.storage.page_files import live_bytes
 
 ARGUMENTS = st.builds(
     QueueArguments,
@@ -364,7 +365,7 @@ class QueueMachine(RuleBasedStateMachine):
         for _ in range(4):
             self.sync()
         for queue_id in (1, 2):
-            assert self.world.page_store.live_bytes(queue_id) == 0
+            assert live_bytes(self.world.page_store, queue_id) == 0
             assert self.disk.list(f"queues/{queue_id}") == []
         for _ in range(200):
             self.names += 1

@@ -18,6 +18,7 @@ from storage.page_store import PageStore
 from tests.queues.lease_life import entries_of, names_in, ready_names
 from tests.queues.queue_world import Client, World, message_named, name_of
 from tests.simulation.simulated_disk import SimulatedDisk
+from tests.storage.page_files import disk_bytes
 
 PLAIN = [QueueArguments(), QueueArguments()]
 
@@ -116,7 +117,7 @@ def test_memory_stays_within_the_budget_whatever_is_claimed_and_read() -> None:
     assert (world.pager.used, group.bytes) == (0, 0)
     for _ in range(2):
         world.sync()
-    assert world.page_store.disk_bytes(group.queue_id) == 0
+    assert disk_bytes(world.page_store, group.queue_id) == 0
 
 
 def test_everything_is_there_after_a_restart() -> None:

@@ -18,6 +18,7 @@ from tests.queues.queue_world import (
     name_of,
 )
 from tests.simulation.simulated_disk import SimulatedDisk
+from tests.storage.page_files import live_bytes
 
 PLAIN = [QueueArguments(), QueueArguments()]
 
@@ -126,7 +127,7 @@ def test_a_list_of_pages_is_durable_after_them_though_no_segment_is_retired() ->
         publish(world, range(first, first + 10), 0)
         publish(world, range(first, first + 10), 1)
         world.sync()
-    assert world.page_store.live_bytes(1) == 0
+    assert live_bytes(world.page_store, 1) == 0
     world.store.journal_limit_bytes = JOURNAL_LIMIT_BYTES
     capacity = world.disk.capacity
     world.disk.capacity -= world.disk.free_bytes() - 2000  # room for one queue's pages

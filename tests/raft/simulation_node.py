@@ -100,7 +100,7 @@ class SimulatedNode(RaftNode):
         self.is_up = False
         self.disk.fail_sync_at = None
         self.links.clear()
-        if self.batch is not None and self.batch.writes and chance.random() < 0.7:
+        if self.batch is not None and self.batch.size() and chance.random() < 0.7:
             self.disk.crash_at = chance.randint(1, 3)
             try:
                 self.batch.write_and_sync()

@@ -11,6 +11,7 @@ from storage.journal import Journal
 from storage.page_store import PageStore
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.storage.journal_driver import new_disk, open_journal, write
+from tests.storage.page_files import sync_pages
 
 
 def test_a_copy_leaves_the_file_and_takes_a_name_that_is_free() -> None:
@@ -34,7 +35,7 @@ def test_whenever_a_crash_comes_a_page_is_here_or_there(crash_at: int) -> None:
     for queue_id in (7, 8):
         for number in range(3):
             store.append(queue_id, bytes([number]) * 90)
-    store.sync_all()
+    sync_pages(store)
     before = {path: disk.contents(path) for path in disk.files()}
     disk.crash_at = crash_at
     try:
@@ -53,7 +54,7 @@ def test_pages_that_nobody_knows_are_moved_and_those_that_go_soon_are_copied() -
     kept = [store.append(7, b"x" * 90), store.append(7, b"y" * 90)]
     store.append(8, b"z" * 90)
     store.append(9, b"w" * 90)
-    store.sync_all()
+    sync_pages(store)
     again = PageStore(disk, segment_bytes=100)
     assert again.stored_queues() == [7, 8, 9]
     again.adopt(7, kept[1:])

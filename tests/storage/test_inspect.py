@@ -12,6 +12,7 @@ from storage.page_store import PageStore
 from storage.records import HEADER_BYTES
 from tests.simulation.simulated_disk import SimulatedDisk
 from tests.storage.journal_driver import flush, new_disk, open_journal, write
+from tests.storage.page_files import sync_pages
 
 FIRST = "journal/00000001.log"
 SECOND = "journal/00000002.log"
@@ -24,7 +25,7 @@ def written() -> SimulatedDisk:
     store = PageStore(disk, segment_bytes=100)
     for queue_id, size in ((7, 100), (7, 50), (12, 10)):
         store.append(queue_id, bytes(size))
-    store.sync_all()
+    sync_pages(store)
     return disk
 
 
@@ -37,14 +38,13 @@ def test_a_folder_in_health() -> None:
         (FIRST, 2, {1: 1, 2: 1}),
         (SECOND, 2, {1: 1}),
     ]
-    assert report.journal.entries == {1: 2, 2: 1}
     assert report.journal.records == 4
     assert report.journal.bytes == disk.size(FIRST) + disk.size(SECOND)
     assert [(one.queue_id, one.segments, one.pages, one.bytes, one.bad) for one in report.queues] == [
         (7, 2, 2, 150 + 2 * HEADER_BYTES, ()),
         (12, 1, 1, 10 + HEADER_BYTES, ()),
     ]
-    assert report.first_bad is None
+    assert report.journal.first_bad is None
     assert report.damaged_parts == ()
 
 
@@ -54,7 +54,7 @@ def test_an_empty_folder() -> None:
     assert report.format_error == ""
     assert report.journal.segments == ()
     assert report.queues == ()
-    assert report.first_bad is None
+    assert report.journal.first_bad is None
 
 
 def test_the_first_bad_record_is_named_and_what_follows_is_still_read() -> None:
@@ -64,8 +64,8 @@ def test_the_first_bad_record_is_named_and_what_follows_is_still_read() -> None:
     disk.overwrite(FIRST, bytes(octets))
     seen: list[bytes] = []
     report = inspect_folder(disk, lambda segment, kind, payload: seen.append(bytes(payload)))
-    assert report.first_bad == BadRecord(FIRST, 40, "the checksum does not match")
-    assert report.journal.segments[0].first_bad == report.first_bad
+    assert report.journal.first_bad == BadRecord(FIRST, 40, "the checksum does not match")
+    assert report.journal.segments[0].first_bad == report.journal.first_bad
     assert report.journal.segments[1].first_bad is None
     assert seen == [b"z"]
 
@@ -73,7 +73,7 @@ def test_the_first_bad_record_is_named_and_what_follows_is_still_read() -> None:
 def test_a_torn_tail_is_told_from_damage() -> None:
     disk = written()
     disk.overwrite(SECOND, disk.contents(SECOND)[:-1])
-    bad = inspect_folder(disk).first_bad
+    bad = inspect_folder(disk).journal.first_bad
     assert bad == BadRecord(SECOND, 40, "the file ends inside the record", is_torn_tail=True)
 
 
@@ -83,10 +83,10 @@ def test_a_missing_and_an_empty_segment_are_named() -> None:
     write(journal, [(1, b"a")], [(1, b"b")], [(1, b"c")])
     whole = disk.contents(SECOND)
     disk.overwrite(SECOND, b"")
-    assert inspect_folder(disk).first_bad == BadRecord(SECOND, 0, "the segment is empty")
+    assert inspect_folder(disk).journal.first_bad == BadRecord(SECOND, 0, "the segment is empty")
     disk.overwrite(SECOND, whole)
     disk.remove(SECOND)
-    assert inspect_folder(disk).first_bad == BadRecord(SECOND, 0, "the segment is missing")
+    assert inspect_folder(disk).journal.first_bad == BadRecord(SECOND, 0, "the segment is missing")
 
 
 def test_bad_pages_are_named() -> None:
@@ -97,7 +97,6 @@ def test_bad_pages_are_named() -> None:
     assert report.queues[0].bad == (
         BadRecord(page_file, 0, "an intact record that belongs to another place"),
     )
-    assert report.first_bad == report.queues[0].bad[0]
     disk.overwrite(page_file, b"garbage" * 10)
     report = inspect_folder(disk)
     assert [(bad.file, bad.offset) for bad in report.queues[0].bad] == [(page_file, 0)]
@@ -118,12 +117,12 @@ def test_a_real_folder_is_read_while_a_broker_holds_it_and_not_changed(tmp_path:
     report = inspect_folder(reader)
     reader.close()
     assert report.format == {"format": "amqp-broker data folder", "version": BASE_VERSION}
-    assert report.journal.entries == {1: 2}
+    assert [one.entries for one in report.journal.segments] == [{1: 2}]
     assert {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))} == before
     (tmp_path / "FORMAT").write_text("nonsense")
     report = inspect_folder(reader)
     assert report.format is None
     assert "Expecting value" in report.format_error
-    assert report.journal.entries == {1: 2}
+    assert [one.entries for one in report.journal.segments] == [{1: 2}]
     reader.close()
     disk.close()

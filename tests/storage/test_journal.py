@@ -27,6 +27,11 @@ from tests.storage.journal_driver import (
 )
 
 
+def extent_of(journal: Journal) -> tuple[int, int, int]:
+    """Its oldest segment, its last one, and how much is in all of them."""
+    return journal.oldest_segment, journal.current_segment, journal.total_bytes
+
+
 def test_what_was_written_is_read_back_in_order() -> None:
     disk = new_disk()
     journal, found = open_journal(disk)
@@ -116,7 +121,7 @@ def test_current_segment_tells_where_the_next_entry_goes() -> None:
     flush(journal)
     again = Journal(disk, segment_bytes=500)
     assert [segment for segment, _, _ in again.recover()] == noted
-    assert again.segments() == journal.segments()
+    assert extent_of(again) == extent_of(journal)
     assert again.current_segment == journal.current_segment > 3
     assert again.total_bytes == sum(disk.size(path) for path in disk.files()) == journal.total_bytes
 
@@ -125,7 +130,7 @@ def test_a_segment_in_the_list_has_the_size_of_its_file() -> None:
     disk = new_disk()
     journal, _ = open_journal(disk)
     write(journal, [(1, b"abc"), (1, b"d")])
-    assert journal.segments() == [(1, 0, SEGMENT_HEAD + RECORD_HEAD + 2 * ENTRY_HEAD + 4)]
+    assert extent_of(journal) == (1, 1, SEGMENT_HEAD + RECORD_HEAD + 2 * ENTRY_HEAD + 4)
     assert disk.size("journal/00000001.log") == journal.total_bytes
 
 
@@ -219,23 +224,6 @@ def test_the_position_survives_when_every_segment_is_retired() -> None:
     assert found == []
     assert again.position == journal.position == 100 + ENTRY_HEAD
     assert again.current_segment == 2
-
-
-def test_start_segment_sends_pending_entries_to_a_new_segment() -> None:
-    disk = new_disk()
-    journal, _ = open_journal(disk)
-    write(journal, [(1, b"old")])
-    append(journal, [(1, b"pending")])
-    journal.start_segment()
-    assert journal.current_segment == 2
-    journal.start_segment()
-    assert journal.current_segment == 2
-    flush(journal)
-    again = Journal(disk)
-    assert [(segment, bytes(payload)) for segment, _, payload in again.recover()] == [
-        (1, b"old"),
-        (2, b"pending"),
-    ]
 
 
 def test_a_full_disk_can_be_waited_out() -> None:
@@ -342,8 +330,8 @@ def test_against_a_list(steps: list[tuple[list[Entry], str]], room_bytes: int) -
         if journal.has_pending:
             flush(journal)
         if action == "restart":
-            position, segments = journal.position, journal.segments()
+            position, extent = journal.position, extent_of(journal)
             journal, found = open_journal(disk, segment_bytes=150, room_bytes=room_bytes)
             assert found == [entry for _, entry in model]
-            assert (journal.position, journal.segments()) == (position, segments)
+            assert (journal.position, extent_of(journal)) == (position, extent)
             assert journal.torn_tail is None

@@ -70,8 +70,6 @@ def play(seed: int) -> None:
             room = chance.choice((0, 50, 1000))
             journal, found = open_journal(disk, SEGMENT_BYTES, record_bytes=RECORD_BYTES, room_bytes=room)
             model.accept(found)
-            if chance.random() < 0.1:
-                journal.start_segment()
             disk.crash_at = chance.randint(1, 30) if chance.random() < 0.7 else None
             work(journal, model, chance)
         except SimulatedCrash:

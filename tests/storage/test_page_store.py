@@ -16,6 +16,7 @@ from storage.records import HEADER_BYTES
 from tests.example_counts import examples
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.storage.journal_driver import new_disk
+from tests.storage.page_files import disk_bytes, live_bytes, sync_pages
 
 
 def fill(store: PageStore, queue_id: int, *sizes: int) -> list[PageLocation]:
@@ -27,7 +28,7 @@ def test_a_page_reads_back_before_and_after_its_sync() -> None:
     location = store.append(7, b"page")
     assert location == PageLocation(1, 0, 4)
     assert store.read(7, location) == b"page"
-    store.sync(7)
+    sync_pages(store, [7])
     store.read_ahead(7, [location])
     assert store.read(7, location) == b"page"
     assert store.append(7, bytearray(b"next")) == PageLocation(1, HEADER_BYTES + 4, 4)
@@ -39,8 +40,8 @@ def test_segments_fill_one_after_the_other() -> None:
     locations = fill(store, 7, 100, 100, 100, 100)
     assert [location.segment for location in locations] == [1, 1, 2, 2]
     assert disk.list("queues/7") == ["00000001.seg", "00000002.seg"]
-    assert store.live_bytes(7) == store.disk_bytes(7) == 4 * (100 + HEADER_BYTES)
-    assert store.live_bytes(8) == store.disk_bytes(8) == 0
+    assert live_bytes(store, 7) == disk_bytes(store, 7) == 4 * (100 + HEADER_BYTES)
+    assert live_bytes(store, 8) == disk_bytes(store, 8) == 0
 
 
 def test_a_segment_goes_with_its_last_live_page() -> None:
@@ -49,13 +50,13 @@ def test_a_segment_goes_with_its_last_live_page() -> None:
     first, second, third = fill(store, 7, 100, 100, 100)
     store.release(7, first)
     assert disk.list("queues/7") == ["00000001.seg", "00000002.seg"]
-    assert store.live_bytes(7) == 2 * (100 + HEADER_BYTES)
-    assert store.disk_bytes(7) == 3 * (100 + HEADER_BYTES)
+    assert live_bytes(store, 7) == 2 * (100 + HEADER_BYTES)
+    assert disk_bytes(store, 7) == 3 * (100 + HEADER_BYTES)
     store.release(7, second)
     assert disk.list("queues/7") == ["00000002.seg"]
     store.release(7, third)
     assert disk.list("queues/7") == []
-    assert store.disk_bytes(7) == 0
+    assert disk_bytes(store, 7) == 0
     assert store.append(7, b"x").segment == 3
     with pytest.raises(KeyError):
         store.release(7, first)
@@ -95,7 +96,7 @@ def test_a_dropped_queue_is_gone_with_what_waited() -> None:
     store.drop_queue(7)
     assert disk.list("queues") == []
     store.synced(10)
-    assert store.live_bytes(7) == 0
+    assert live_bytes(store, 7) == 0
     assert store.append(7, b"again").segment == 1
 
 
@@ -117,13 +118,13 @@ def test_a_sync_touches_only_what_is_new() -> None:
     store = PageStore(disk)
     fill(store, 7, 10)
     fill(store, 8, 10)
-    store.sync(7)
+    sync_pages(store, [7])
     assert disk.sync_count == 1
-    store.sync(7)
-    store.sync(99)
+    sync_pages(store, [7])
+    sync_pages(store, [99])
     assert disk.sync_count == 1
     fill(store, 7, 10)
-    store.sync_all()
+    sync_pages(store)
     assert disk.sync_count == 3
     assert store.take_sync() is None
     assert disk.unsynced() == []
@@ -150,7 +151,7 @@ def test_a_page_with_a_place_is_written_by_the_next_sync() -> None:
     work.finish()
     assert store.unwritten_bytes == 5
     assert [store.is_unwritten(7, each) for each in (first, second, later)] == [False, False, True]
-    store.sync_all()
+    sync_pages(store)
     assert store.read(7, later) == b"later"
     assert store.take_writes() is None
     assert disk.unsynced() == []
@@ -198,7 +199,7 @@ def test_places_of_a_queue_that_is_dropped_are_not_written() -> None:
     kept = store.place(8, b"kept")
     store.drop_queue(7)
     assert store.unwritten_bytes == 4
-    store.sync_all()
+    sync_pages(store)
     assert store.read(8, kept) == b"kept"
     assert disk.list("queues") == ["8"]
 
@@ -207,7 +208,7 @@ def test_a_crash_leaves_no_place_that_is_given_again() -> None:
     disk = new_disk()
     store = PageStore(disk)
     kept = store.place(7, b"kept")
-    store.sync_all()
+    sync_pages(store)
     store.place(7, b"lost")
     work = store.take_writes()
     assert work is not None
@@ -219,7 +220,7 @@ def test_a_crash_leaves_no_place_that_is_given_again() -> None:
     store.adopt(7, [kept])
     store.drop_orphans([7])
     assert store.place(7, b"next").segment > kept.segment
-    store.sync_all()
+    sync_pages(store)
     assert store.read(7, kept) == b"kept"
 
 
@@ -245,7 +246,7 @@ def test_a_full_disk_leaves_no_trace() -> None:
     with pytest.raises(OSError, match="No space left") as raised:
         store.append(7, b"x" * 100)
     assert raised.value.errno == errno.ENOSPC
-    assert store.live_bytes(7) == 2 * (100 + HEADER_BYTES)
+    assert live_bytes(store, 7) == 2 * (100 + HEADER_BYTES)
     disk.capacity = 1000
     third = store.append(7, b"x" * 100)
     assert third.segment == 2
@@ -260,7 +261,7 @@ def test_a_full_disk_at_the_start_of_a_segment_leaves_no_file() -> None:
     with pytest.raises(OSError, match="No space left"):
         store.append(7, b"x" * 100)
     assert disk.list("queues/7") == []
-    assert store.disk_bytes(7) == 0
+    assert disk_bytes(store, 7) == 0
 
 
 def test_adopted_pages_are_live_and_orphans_are_dropped() -> None:
@@ -277,7 +278,7 @@ def test_adopted_pages_are_live_and_orphans_are_dropped() -> None:
     assert disk.list("queues") == ["7", "8", "notes"]
     assert disk.list("queues/7") == ["00000001.seg", "00000003.seg"]
     assert disk.list("queues/8") == []
-    assert again.live_bytes(7) == again.disk_bytes(7) == 2 * (100 + HEADER_BYTES)
+    assert live_bytes(again, 7) == disk_bytes(again, 7) == 2 * (100 + HEADER_BYTES)
     assert again.read(7, kept[2]) == b"\2" * 100
     assert again.append(7, b"x").segment == 4
     again.release(7, kept[0])
@@ -409,7 +410,7 @@ def test_against_a_dictionary_with_crashes(seed: int) -> None:
                     del live[key]
                     waiting.append(key)
                 if chance.random() < 0.3:
-                    store.sync_all()
+                    sync_pages(store)
                     durable.update(live)
                     # The releases are durable as well, so that from now on nobody asks for those pages.
                     for key in waiting:
@@ -418,8 +419,8 @@ def test_against_a_dictionary_with_crashes(seed: int) -> None:
                     store.synced(position)
                 for key, contents in live.items():
                     assert store.read(*key) == contents
-                assert store.live_bytes(1) == sum(one.disk_bytes for queue, one in live if queue == 1)
-                assert store.live_bytes(1) <= store.disk_bytes(1)
+                assert live_bytes(store, 1) == sum(one.disk_bytes for queue, one in live if queue == 1)
+                assert live_bytes(store, 1) <= disk_bytes(store, 1)
         except SimulatedCrash:
             disk.crash()
         store = PageStore(disk, segment_bytes=300)

@@ -22,8 +22,8 @@ from storage.records import (
     unpack_gap,
     unpack_segment,
 )
-from storage.records_grammar import ENTRY, GAP_PAYLOAD, RECORD_HEADER, RECORD_KIND, SEGMENT_PAYLOAD
 from tests.storage.journal_driver import append, new_disk, open_journal
+from tests.storage.records_grammar import ENTRY, GAP_PAYLOAD, RECORD_HEADER, RECORD_KIND, SEGMENT_PAYLOAD
 
 kinds = st.sampled_from(list(RecordKind))
 u32 = st.integers(0, 2**32 - 1)

@@ -128,18 +128,6 @@ def test_a_file_of_nothing_but_zeroes_is_told_of() -> None:
     assert journal.torn_tail == (FIRST, 0, 300)
 
 
-def test_a_new_segment_begins_after_the_room_of_the_last_one_was_cut() -> None:
-    disk = new_disk()
-    journal, _ = open_journal(disk, room_bytes=ROOM)
-    write(journal, [(1, b"x")])
-    end = journal.total_bytes
-    journal.start_segment()
-    write(journal, [(2, b"y")])
-    assert disk.size(FIRST) == end
-    assert FIRST not in disk.unsynced()
-    assert open_journal(disk)[1] == [(1, b"x"), (2, b"y")]
-
-
 def test_a_full_segment_has_no_room() -> None:
     disk = new_disk()
     journal, _ = open_journal(disk, segment_bytes=500, room_bytes=ROOM)
@@ -180,7 +168,7 @@ def test_a_disk_without_space_for_room_has_space_for_the_batch() -> None:
 def test_a_report_and_a_repair_know_room() -> None:
     disk, ends = written()
     report = inspect_folder(disk)
-    assert report.first_bad is None
+    assert report.journal.first_bad is None
     assert report.journal.records == 4
     journal, found = open_journal(disk, recover_damaged=True)
     assert found == joined(BATCHES)
@@ -188,7 +176,7 @@ def test_a_report_and_a_repair_know_room() -> None:
     octets = bytearray(written()[0].contents(FIRST))
     octets[ends[0] + 4] ^= 1
     disk.overwrite(FIRST, bytes(octets))
-    assert inspect_folder(disk).first_bad is not None
+    assert inspect_folder(disk).journal.first_bad is not None
     journal, found = open_journal(disk, recover_damaged=True)
     assert found == joined([BATCHES[0], BATCHES[2]])
     assert len(journal.set_aside) == 1

@@ -1,4 +1,4 @@
-"""JSON that is written on the command line."""
+"""JSON that is read from the command line, and written for programs."""
 
 from __future__ import annotations
 
@@ -40,14 +40,26 @@ def read_value(text: str) -> JsonValue:
 
 def read_arguments(given: tuple[str, ...]) -> Table:
     """Raises UsageError."""
+    found = read_pairs("--argument", given, "x-max-length=1000")
+    for name, value in found.items():
+        try:
+            encode_table({name: value})
+        except (EncodeError, ValueError) as error:
+            raise click.UsageError(f"--argument: '{name}' cannot be sent: {error}") from None
+    return Table(found)
+
+
+def read_pairs(option: str, given: tuple[str, ...], example: str = "kind=order") -> JsonObject:
+    """NAME=VALUE, where a value is JSON or else a text. Raises UsageError."""
     found: JsonObject = {}
     for each in given:
         name, equals, value = each.partition("=")
         if not (name and equals):
-            raise click.UsageError(f"--argument: {each!r} is not NAME=VALUE, as in x-max-length=1000")
+            raise click.UsageError(f"{option}: {each!r} is not NAME=VALUE, as in {example}")
         found[name] = read_value(value)
-        try:
-            encode_table({name: found[name]})
-        except (EncodeError, ValueError) as error:
-            raise click.UsageError(f"--argument: {each!r} cannot be sent: {error}") from None
-    return Table(found)
+    return found
+
+
+def say_answer(found: JsonObject) -> None:
+    """What a node has answered, for programs."""
+    click.echo(json.dumps({key: value for key, value in found.items() if key != "ok"}, indent=2))

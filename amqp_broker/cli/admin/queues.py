@@ -9,7 +9,7 @@ import click
 
 from amqp_broker.cli.admin.asking import add_url_options, asking, say, speaking, vhost_of, vhost_option
 from amqp_broker.cli.admin.cells import duration
-from amqp_broker.cli.admin.json_text import arguments_option, read_arguments
+from amqp_broker.cli.admin.json_text import arguments_option, read_arguments, say_answer
 from amqp_broker.cli.admin.listing import list_command
 from amqp_broker.cli.admin.queue_homes import rehome_command, spread_classic
 from amqp_broker.cli.admin.queue_messages import move_command, peek_command, replay_command
@@ -67,7 +67,7 @@ def quorum_command(name: str, is_json: bool, vhost: str | None, url: str) -> Non
     with asking(url) as client:
         found = client.request("quorum.view", vhost=vhost_of(url, vhost), name=name)
     if is_json:
-        click.echo(json.dumps({key: value for key, value in found.items() if key != "ok"}, indent=2))
+        say_answer(found)
         return
     say(f"group {found['group']}, term {found['term']}, leader: {found['leader'] or 'none known'}")
     for member in found["members"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,24 +9,13 @@ import click
 
 from amqp_broker.cli.admin.asking import add_url_options, asking
 from amqp_broker.cli.admin.cells import duration, for_programs, shown
-from amqp_broker.cli.admin.json_text import read_value
+from amqp_broker.cli.admin.json_text import read_pairs, say_answer
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
 
 STATUS_NOWHERE = 1
 _DEFAULT = ("amq.default", "")
-
-
-def read_pairs(option: str, given: tuple[str, ...]) -> JsonObject:
-    """NAME=VALUE, where a value is JSON or else a text. Raises UsageError."""
-    found: JsonObject = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not (name and equals):
-            raise click.UsageError(f"{option}: {each!r} is not NAME=VALUE, as in kind=order")
-        found[name] = read_value(value)
-    return found
 
 
 @click.command()
@@ -72,7 +60,7 @@ def route(
     with asking(url) as client:
         found = client.request("route.test", **fields)
     if is_json:
-        click.echo(json.dumps({key: value for key, value in found.items() if key != "ok"}, indent=2))
+        say_answer(found)
     else:
         for line in _lines(found, shows_bindings):
             click.echo(shown(line))

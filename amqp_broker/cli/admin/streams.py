@@ -3,7 +3,6 @@ published again."""
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from datetime import datetime
@@ -13,6 +12,7 @@ import click
 
 from amqp_broker.cli.admin.asking import add_url_options, asking, connected, say, vhost_of, vhost_option
 from amqp_broker.cli.admin.cells import duration, size
+from amqp_broker.cli.admin.json_text import say_answer
 from amqp_broker.cli.admin.queue_messages import run_job
 from amqp_broker.cli.failed import Failed
 from amqp_broker.moving.mover import CannotMove, why_not
@@ -42,7 +42,7 @@ def stat_command(name: str, is_json: bool, vhost: str | None, url: str) -> None:
     with asking(url) as client:
         found = client.request("stream.stat", vhost=vhost_of(url, vhost), name=name)
     if is_json:
-        click.echo(json.dumps({key: value for key, value in found.items() if key != "ok"}, indent=2))
+        say_answer(found)
         return
     if "partitions" in found:
         _show_partitions(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from amqp_broker.management.definitions.exporting import describe_user
@@ -48,8 +49,7 @@ class Permissions(Records[PermissionGrant]):
 
     def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
         super().__init__(counts, copies)
-        names = ("user", "vhost", "configure", "write", "read")
-        self.columns = {name: lambda one, name=name: getattr(one, name) for name in names}  # type: ignore[misc]
+        self.columns = {name: attrgetter(name) for name in ("user", "vhost", "configure", "write", "read")}
 
     def keys(self, scope: Scope) -> Iterable[Cursor]:
         """See Records."""
@@ -72,8 +72,7 @@ class TopicPermissions(Records[TopicGrant]):
 
     def __init__(self, counts: NodeCounts, copies: SortedCopies) -> None:
         super().__init__(counts, copies)
-        names = ("user", "vhost", "exchange", "write", "read")
-        self.columns = {name: lambda one, name=name: getattr(one, name) for name in names}  # type: ignore[misc]
+        self.columns = {name: attrgetter(name) for name in ("user", "vhost", "exchange", "write", "read")}
 
     def keys(self, scope: Scope) -> Iterable[Cursor]:
         """See Records."""

@@ -20,7 +20,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from queues.reason import Reason
     from queues.store import MessageStore
 
-log = logging.getLogger("amqp_broker.proxies")
 
 #: A letter that found no queue, or full ones, is tried again after so long, milliseconds.
 RETRY_MS = 1000

@@ -17,7 +17,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.quorum.guest_counts import GuestCounts
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
     from amqp_broker.queue_types.quorum.group import QueueGroup
 
-log = logging.getLogger("amqp_broker.cluster")
 
 #: Who was asked has so long to answer before the next one is asked, twice as long each time, up to MOST_ASK_MS where
 #: nobody answers (the links are slow), and MOST_FOUND_MS where somebody does (nobody leads); milliseconds.

@@ -15,7 +15,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
     from amqp_broker.queue_types.quorum.group import QueueGroup
 
-log = logging.getLogger("amqp_broker.cluster")
 
 #: Octets of effects that are on their way to a guest at most, and one frame more.
 WINDOW_BYTES = 8 * 1024 * 1024

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from amqp_broker.octets.buffer import Buffer
 from queues.quorum.feed import Heard
 from queues.quorum.queue import QueueStatistics
-from queues.quorum.reader import Reader, octets_of
+from queues.quorum.reader import Reader, octets_of, open_frame
 
 VERSION = 1
 #: The index of an EFFECTS whose entry goes on in the next one. Who does not know that hears the parts one by one.
@@ -176,10 +176,7 @@ def _numbers(found: QueueStatistics) -> tuple[int, ...]:
 
 
 def _open(data: bytes, what: str) -> tuple[Reader, int, int, int]:
-    reader = Reader(data, what)
-    version = reader.u8()
-    if version != VERSION:
-        raise reader.fail(f"version {version}; this program reads version {VERSION}: update it")
+    reader = open_frame(data, what, VERSION)
     return reader, reader.u8(), reader.u32(), reader.u64()
 
 

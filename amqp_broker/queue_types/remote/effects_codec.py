@@ -176,11 +176,6 @@ class EffectsWriter:
         self._full: list[bytes] = []
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to send."""
-        return not self._count and not self._full
-
-    @property
     def is_split(self) -> bool:
         """Whether what was put since the last call of `take` is more than one frame."""
         return bool(self._full)

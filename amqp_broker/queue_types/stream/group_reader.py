@@ -101,7 +101,6 @@ class GroupReader(StreamReader):
         self._group = queue.group
         self._member = Member(queue.group.own_node, self.number)
         self._settings = settings
-        self._clock = settings.clock
         self._held: deque[int] = deque()
         self._settled: set[int] = set()
         self._again: deque[int] = deque()

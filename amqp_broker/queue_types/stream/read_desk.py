@@ -68,11 +68,7 @@ _SLICE_CHUNKS = 64
 
 
 class _Refusal(Exception):
-    """This node does not answer. is_for_good: nor will it."""
-
-    def __init__(self, why: str, is_for_good: bool = False) -> None:
-        super().__init__(why)
-        self.is_for_good = is_for_good
+    """This node does not answer now."""
 
 
 class _Hold:
@@ -146,7 +142,7 @@ class ReadDesk:
             else:
                 yield from self._read(name, number, queue_id, asked)
         except _Refusal as refusal:
-            self._say(name, number, Refused(refusal.is_for_good, str(refusal)))
+            self._say(name, number, Refused(False, str(refusal)))
         except (CorruptRecord, OSError) as error:
             self._say(name, number, self._damaged(queue_id, error))
 
@@ -155,7 +151,7 @@ class ReadDesk:
         try:
             queue, stream = self._find(queue_id)
         except _Refusal as refusal:
-            return Refused(refusal.is_for_good, str(refusal))
+            return Refused(False, str(refusal))
         is_mended = stream is not None and queue.mend(stream, error, lambda is_whole: None)
         return Refused(not is_mended, f"it cannot read that: {where_of(error)}")
 

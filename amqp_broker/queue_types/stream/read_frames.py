@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import I64_MAX, Reader, octets_of
+from queues.quorum.reader import I64_MAX, Reader, octets_of, open_frame
 from queues.stream.groups import Member
 from queues.stream.start import Start, StartKind
 
@@ -266,8 +266,5 @@ def _head(kind: int, number: int) -> Buffer:
 
 
 def _open(data: bytes, what: str) -> tuple[Reader, int]:
-    reader = Reader(data, what)
-    version = reader.u8()
-    if version != VERSION:
-        raise reader.fail(f"version {version}; this program reads version {VERSION}: update it")
+    reader = open_frame(data, what, VERSION)
     return reader, reader.u8()

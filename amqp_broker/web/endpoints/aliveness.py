@@ -6,16 +6,15 @@ from amqp_broker.protocol import methods as m
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.endpoint import Endpoint
-from amqp_broker.web.endpoints.lists import is_there
-from amqp_broker.web.errors import object_not_found, unhealthy
+from amqp_broker.web.endpoints.lists import require_vhost
+from amqp_broker.web.errors import unhealthy
 
 QUEUE = "aliveness-test"
 
 
 def test_vhost(asked: Asked) -> Answer:
     vhost = asked.name("vhost")
-    if not is_there(asked, "vhosts", name=vhost):
-        raise object_not_found()
+    require_vhost(asked, vhost)
     with asked.channel(vhost) as channel:
         channel.call(m.QueueDeclare(queue=QUEUE))
         channel.publish("", QUEUE, b"test_message")

@@ -14,10 +14,10 @@ from amqp_broker.web.answer import Answer, encode_json, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_object
 from amqp_broker.web.endpoint import MIB, Endpoint
-from amqp_broker.web.endpoints.lists import is_there
+from amqp_broker.web.endpoints.lists import require_vhost
 from amqp_broker.web.endpoints.overview import API_LEVEL
 from amqp_broker.web.endpoints.parameters import cluster_name_of
-from amqp_broker.web.errors import bad_request, object_not_found
+from amqp_broker.web.errors import bad_request
 from amqp_broker.web.node_client import LONG_DEADLINE_S
 
 BODY_LIMIT_BYTES = 64 * MIB
@@ -36,7 +36,7 @@ def export_all(asked: Asked) -> Answer:
 
 def export_vhost(asked: Asked) -> Answer:
     vhost = asked.name("vhost")
-    _require_vhost(asked, vhost)
+    require_vhost(asked, vhost)
     answer = asked.verb("definitions.export", deadline_s=LONG_DEADLINE_S, vhost=vhost)
     about = {
         "rabbitmq_definition_format": "single_virtual_host",
@@ -64,7 +64,7 @@ def import_all(asked: Asked) -> Answer:
 
 
 def import_vhost(asked: Asked) -> Answer:
-    _require_vhost(asked, asked.name("vhost"))
+    require_vhost(asked, asked.name("vhost"))
     return _import(asked, {"definitions": _uploaded(asked), "vhost": asked.name("vhost")})
 
 
@@ -108,11 +108,6 @@ def _uploaded(asked: Asked) -> JsonObject:
             content = part.get_payload(decode=True)
             return read_object(content if isinstance(content, bytes) else b"")
     raise bad_request("the form has no field 'file'")
-
-
-def _require_vhost(asked: Asked, vhost: str) -> None:
-    if not is_there(asked, "vhosts", name=vhost):
-        raise object_not_found()
 
 
 ENDPOINTS = (

@@ -39,6 +39,12 @@ class ToBody(msgspec.Struct):
         )
 
 
+def check_pace(limit: int | None, rate: float | None) -> None:
+    """Raises ApiError."""
+    if (limit is not None and limit < 1) or (rate is not None and rate <= 0):
+        raise bad_request("limit is at least 1, rate above 0")
+
+
 class WhichBody(msgspec.Struct, kw_only=True):
     """What both have: which messages, how many, how fast, and whether it is to be done at all."""
 
@@ -50,8 +56,7 @@ class WhichBody(msgspec.Struct, kw_only=True):
 
     def check(self) -> None:
         """Raises ApiError."""
-        if (self.limit is not None and self.limit < 1) or (self.rate is not None and self.rate <= 0):
-            raise bad_request("limit is at least 1, rate above 0")
+        check_pace(self.limit, self.rate)
         if self.positions is not None and (self.filter or not 1 <= len(self.positions) <= PAGE_MESSAGES):
             raise bad_request(f"positions are 1 to {PAGE_MESSAGES}, without a filter")
 

@@ -100,6 +100,12 @@ def is_there(asked: Asked, kind: str, **ident: JsonValue) -> bool:
     return True
 
 
+def require_vhost(asked: Asked, name: str) -> None:
+    """Raises ApiError where it is not there."""
+    if not is_there(asked, "vhosts", name=name):
+        raise object_not_found()
+
+
 def stale_headers(found: Objects) -> dict[str, str]:
     """Which members of the cluster did not answer, so that theirs is missing."""
     return {"x-stale-nodes": ", ".join(found.stale)} if found.stale else {}

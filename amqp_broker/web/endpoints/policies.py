@@ -14,8 +14,8 @@ from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
 from amqp_broker.web.endpoint import Endpoint
-from amqp_broker.web.endpoints.lists import find_row, is_there, read_objects, show_rows
-from amqp_broker.web.errors import bad_request, kind_not_found, object_not_found
+from amqp_broker.web.endpoints.lists import find_row, is_there, read_objects, require_vhost, show_rows
+from amqp_broker.web.errors import bad_request, kind_not_found
 from amqp_broker.web.listing import cut, read_columns
 from amqp_broker.web.node_client import LONG_DEADLINE_S
 
@@ -64,8 +64,8 @@ class PolicyEndpoints:
     access: Access
 
     def list_all(self, asked: Asked) -> Answer:
-        if asked.vhost is not None and not is_there(asked, "vhosts", name=asked.vhost):
-            raise object_not_found()
+        if asked.vhost is not None:
+            require_vhost(asked, asked.vhost)
         return show_rows(asked, map(_shown, read_objects(asked, self.kind).rows))
 
     def show(self, asked: Asked) -> Answer:

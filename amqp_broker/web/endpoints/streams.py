@@ -19,7 +19,7 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.exchange_names import exchange_of
-from amqp_broker.web.endpoints.jobs import ToBody
+from amqp_broker.web.endpoints.jobs import ToBody, check_pace
 from amqp_broker.web.endpoints.queues import require
 from amqp_broker.web.errors import ACCESS_REFUSED, bad_request, node_gone, not_authorised, object_not_found
 from amqp_broker.web.user_sessions import Key
@@ -111,8 +111,7 @@ def show_producer(asked: Asked) -> Answer:
 def replay_stream(asked: Asked) -> Answer:
     """A job: see /v1/jobs."""
     body = read_body(asked.body, StreamReplayBody)
-    if (body.limit is not None and body.limit < 1) or (body.rate is not None and body.rate <= 0):
-        raise bad_request("limit is at least 1, rate above 0")
+    check_pace(body.limit, body.rate)
     vhost, name = asked.name("vhost"), asked.name("stream")
     require(asked, "queues", vhost, name)
     try:

@@ -11,9 +11,9 @@ from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_body, tags
 from amqp_broker.web.endpoint import Endpoint
-from amqp_broker.web.endpoints.lists import is_there, show_rows
+from amqp_broker.web.endpoints.lists import is_there, require_vhost, show_rows
 from amqp_broker.web.endpoints.permissions import WHOSE
-from amqp_broker.web.errors import object_not_found, precondition_failed
+from amqp_broker.web.errors import precondition_failed
 from amqp_broker.web.listing import answer_list, cut, read_columns, read_query
 from amqp_broker.web.node_client import LONG_DEADLINE_S, NodeGone
 from amqp_broker.web.shapes import LENGTHS, VHOST, read_view
@@ -115,7 +115,7 @@ def list_topic_permissions(asked: Asked) -> Answer:
 
 def _rows_of(asked: Asked, kind: str) -> Answer:
     name = asked.name("vhost")
-    _require(asked, name)
+    require_vhost(asked, name)
     return show_rows(asked, [row for row in asked.objects(kind).rows if row["vhost"] == name], *WHOSE)
 
 
@@ -141,13 +141,8 @@ def _protect(asked: Asked, is_protected: bool) -> Answer:
 
 def start_vhost(asked: Asked) -> Answer:
     """It runs wherever the node does."""
-    _require(asked, asked.name("vhost"))
+    require_vhost(asked, asked.name("vhost"))
     return no_content()
-
-
-def _require(asked: Asked, name: str) -> None:
-    if not is_there(asked, "vhosts", name=name):
-        raise object_not_found()
 
 
 ENDPOINTS = (

@@ -4,7 +4,7 @@ how many were left out."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -134,26 +134,18 @@ def stream_families(services: Services, chosen: Chosen) -> Iterator[Family]:
     groups the node is asked; a sample says how many were left out."""
     rows = [row for row in services.objects.read("queues", None).rows if chosen.takes("queues", row)]
     streams = [row for row in rows if isinstance(row.get("next_offset"), int)][:MOST_OBJECTS]
-    for field, name, text in (
+    yield from _gauges(streams, (
         ("first_offset", "stream_first_offset", "Oldest offset of a stream"),
         ("next_offset", "stream_next_offset", "Offset that the next message of a stream gets"),
         ("stream_bytes", "stream_bytes", "Octets that a stream keeps, as they are stored"),
         ("stream_uncompressed_bytes", "stream_uncompressed_bytes", "The same, were nothing of it compressed"),
-    ):
-        family = Family(OWN_PREFIX + name, GAUGE, text)
-        for row in streams:
-            family.add(number(row.get(field)), _queue(row))
-        yield family
+    ))  # fmt: skip
     compacted = [row for row in streams if isinstance(row.get("compacted_below"), int)]
-    for field, name, text in (
+    yield from _gauges(compacted, (
         ("compacted_below", "stream_compacted_below", "Offset below which the node has compacted a stream"),
         ("dirty_percent", "stream_dirty_percent", "How much of a stream in octets is not compacted, in percent"),
         ("tombstones", "stream_tombstones", "Tombstones in what is compacted of a stream"),
-    ):
-        family = Family(OWN_PREFIX + name, GAUGE, text)
-        for row in compacted:
-            family.add(number(row.get(field)), _queue(row))
-        yield family
+    ))  # fmt: skip
     read = [row for row in streams if row.get("stream_groups")]
     lags = Family(f"{OWN_PREFIX}stream_group_lag_messages", GAUGE, "Messages that a group of readers has not settled")
     left = 0
@@ -168,6 +160,15 @@ def stream_families(services: Services, chosen: Chosen) -> Iterator[Family]:
     cut = Family(f"{OWN_PREFIX}stream_groups_left_out", GAUGE, "Groups too many to have samples of their own")
     cut.add(left)
     yield cut
+
+
+def _gauges(rows: Iterable[Row], named: Iterable[tuple[str, str, str]]) -> Iterator[Family]:
+    """Of queues. named: field, name and text of each."""
+    for field, name, text in named:
+        family = Family(OWN_PREFIX + name, GAUGE, text)
+        for row in rows:
+            family.add(number(row.get(field)), _queue(row))
+        yield family
 
 
 def _groups_of(services: Services, row: Row) -> list[Row] | None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from amqp_broker.auth.passwords import hash_password, verify_password
+from amqp_broker.auth.passwords import verify_password
 from amqp_broker.links.levels import LEVEL
 from amqp_broker.management.definitions import DefinitionsError, export, import_commands, plan_import
 from amqp_broker.metadata import commands
@@ -19,6 +19,7 @@ from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import BindingRecord, VHost
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.protocol.fields import decode_table, encode_table, typed
+from tests.auth.hashed_password import hash_password
 from tests.metadata import metadata_strategies
 
 FILES = Path(__file__).parent
@@ -123,7 +124,7 @@ def test_exchanges_queues_and_bindings(name: str) -> None:
         ("e1", "queue", "orders", "a.*.#"),
         ("h", "queue", "orders", ""),
     ]
-    (by_headers,) = metadata.bindings_from("v1", "h")
+    (by_headers,) = [each for each in metadata.bindings("v1") if each.source == "h"]
     assert decode_table(by_headers.arguments_raw) == {"b": True, "d": 2.5, "n": 1, "s": "t", "x-match": "all"}
 
 

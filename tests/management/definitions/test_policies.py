@@ -14,8 +14,8 @@ from amqp_broker.vhosts.policies import (
     PolicyError,
     check_policy,
     effective_policies,
-    kinds,
     matching_policies,
+    targets,
 )
 from queues.arguments import parse_arguments, with_policy
 
@@ -87,7 +87,7 @@ def test_an_operator_policy_applies_besides() -> None:
 )
 def test_apply_to(apply_to: str, meant: list[str]) -> None:
     metadata = metadata_with({"apply_to": apply_to, "definition": {"max-length-bytes": 5}})
-    assert [kind for kind in kinds() if applied(metadata, "x", kind) == ("p0", None)] == meant
+    assert [kind for kind in targets()["all"] if applied(metadata, "x", kind) == ("p0", None)] == meant
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_apply_to(apply_to: str, meant: list[str]) -> None:
         ({"max-age": "1D"}, ["streams", "exchanges"]),
         ({"delivery-limit": 1}, ["classic_queues", "quorum_queues", "exchanges"]),
         ({"queue-mode": "lazy"}, ["classic_queues", "exchanges"]),
-        ({"alternate-exchange": "x"}, list(kinds())),
+        ({"alternate-exchange": "x"}, list(targets()["all"])),
     ],
 )
 def test_a_policy_passes_over_queues_that_lack_what_it_sets(
     definition: dict[str, Any], meant: list[str]
 ) -> None:
     metadata = metadata_with({"definition": definition})
-    assert [kind for kind in kinds() if applied(metadata, "x", kind) == ("p0", None)] == meant
+    assert [kind for kind in targets()["all"] if applied(metadata, "x", kind) == ("p0", None)] == meant
 
 
 def test_a_policy_that_is_passed_over_leaves_the_place_to_the_next() -> None:

@@ -23,6 +23,7 @@ from tests.queue_types.stream.test_damaged_pages import (
     tiny_pages,
 )
 from tests.queue_types.stream.test_streams_of_a_node import qos
+from tests.queues.quorum.digest import digest_of
 
 __all__ = ["tiny_pages"]
 pytestmark = pytest.mark.usefixtures("tiny_pages")
@@ -63,7 +64,7 @@ def worked(cluster: NodeCluster, client: Client, rounds: int = 60) -> list[bytes
 
 
 def digests(cluster: NodeCluster) -> set[bytes]:
-    return {queue_of(cluster, name).group.machine.digest() for name in cluster.nodes}
+    return {digest_of(queue_of(cluster, name).group.machine) for name in cluster.nodes}
 
 
 @pytest.mark.parametrize("arguments", [{}, FILTERED, {"x_message_ttl": 3_600_000}], ids=str)

@@ -24,7 +24,6 @@ from queues.quorum.commands import (
     encode_leader_batch,
 )
 from queues.quorum.consumer import QuorumConsumer
-from queues.quorum.digest import entries_of
 from queues.quorum.effects import Confirmed, Delivered, Effect, Refusal
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.queue import QuorumQueue
@@ -33,7 +32,9 @@ from queues.quorum.settings import QuorumSettings
 from queues.quorum.state import GroupState
 from storage.page_store import PageStore
 from tests.queues.queue_world import PAGE_BYTES, PAGE_SEGMENT_BYTES, message_named, name_of
+from tests.queues.quorum.digest import entries_of
 from tests.simulation.simulated_disk import SimulatedDisk
+from tests.storage.page_files import sync_pages
 
 SESSION = 1_000
 START = 10_000
@@ -125,7 +126,7 @@ class Member:
     def _write_checkpoint(self, applied: int, chunks: list[bytes], is_synced: bool) -> None:
         self._end_turn()
         if is_synced:
-            self.page_store.sync_all()
+            sync_pages(self.page_store)
             self.pager.has_named_pages = False
             self.saved = (applied, chunks)
             self.machine.synced(self.position)

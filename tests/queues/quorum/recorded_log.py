@@ -38,6 +38,7 @@ from queues.quorum.commands import (
 from queues.quorum.effects import Effect
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from tests.queues.queue_world import message_named, name_of
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import START, Member, settings_of
 from tests.queues.quorum.random_log import RandomGroup
 
@@ -84,7 +85,7 @@ class Recorder:
         found = {name: member.apply(self.log) for name, member in self.members.items()}
         machine = next(iter(self.members.values())).machine
         effects = {name: plain(each) for name, each in found.items()}
-        self.steps.append(["entry", data.hex(), effects, machine.next_deadline(), machine.digest().hex()])
+        self.steps.append(["entry", data.hex(), effects, machine.next_deadline(), digest_of(machine).hex()])
         return found
 
 

@@ -25,6 +25,7 @@ from queues.quorum.commands import (
 from queues.quorum.effects import Counted
 from queues.quorum.reader import Malformed
 from queues.quorum.retry import Retry, RetryType
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import (
     SESSION,
     Group,
@@ -219,7 +220,7 @@ def test_very_many_are_paged_and_members_agree(seed: int) -> None:
             members[1].restart(group.log)
         if chance.random() < 0.02:
             members[2].install_from(members[0])
-    assert len({member.machine.digest() for member in members}) == 1
+    assert len({digest_of(member.machine) for member in members}) == 1
     figures = members[2].queue().statistics()
     assert figures.ready + figures.unacked + figures.delayed + done == 200
     while done < 200:

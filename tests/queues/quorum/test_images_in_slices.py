@@ -11,6 +11,7 @@ import pytest
 from queues.quorum import checkpoint, leases, places
 from queues.quorum.capture import Capture
 from queues.quorum.commands import OpenQueue
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import BUDGETS, Group, Member, Stream, settings_of
 from tests.queues.quorum.random_log import RandomGroup
 from tests.queues.stream.stream_world import tiny_pages
@@ -33,7 +34,7 @@ class Image:
     """An export of a member that goes on: what it is to be, and what has come of it."""
 
     def __init__(self, of: Member) -> None:
-        self.digest = of.machine.digest()
+        self.digest = digest_of(of.machine)
         self._rest = iter(of.machine.export())
         self._chunks: list[bytes] = []
 
@@ -50,7 +51,7 @@ class Image:
         for chunk in self._chunks:
             fresh.machine.install_chunk(chunk)
         fresh.machine.end_install()
-        assert fresh.machine.digest() == self.digest
+        assert digest_of(fresh.machine) == self.digest
 
 
 def run(group: RandomGroup) -> int:
@@ -74,8 +75,8 @@ def run(group: RandomGroup) -> int:
             if chance.random() < 0.03:
                 images.pop(name, None)
                 member.restart(group.log)
-    wanted = group.nodes[0].shadow.machine.digest()
-    assert all(node.member.machine.digest() == wanted for node in group.nodes)
+    wanted = digest_of(group.nodes[0].shadow.machine)
+    assert all(digest_of(node.member.machine) == wanted for node in group.nodes)
     return checked
 
 

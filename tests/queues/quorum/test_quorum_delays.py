@@ -10,6 +10,7 @@ from queues.quorum.commands import Dispatched, Enqueue
 from queues.quorum.effects import DeadLettered, Effect
 from tests.example_counts import seeds
 from tests.queues.queue_world import message_named, name_of
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import Group, Member, Stream, letters_of, of_type, ready_names, settings_of
 
 SETTINGS = settings_of(dead_letter_exchange="later", holds_back=True)
@@ -63,4 +64,4 @@ def test_members_agree_whatever_their_memory_and_restarts(seed: int) -> None:
     for member in members:
         assert ready_names(member) == [name for _, name in sorted(waiting)]
         assert [name for name, _, _ in letters_of(member)] == gone
-    assert len({member.machine.digest() for member in members}) == 1
+    assert len({digest_of(member.machine) for member in members}) == 1

@@ -11,6 +11,7 @@ from queues.quorum.effects import Confirmed, Delivered, Effect, GetAnswered, Ses
 from queues.quorum.resting import Resting
 from tests.example_counts import seeds
 from tests.queues.queue_world import name_of
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import Member
 from tests.queues.quorum.random_log import QUEUES, RandomGroup, RandomNode
 
@@ -56,9 +57,9 @@ def test_members_agree_whatever_their_memory_and_however_often_they_crash(seed: 
 
 
 def agree(group: RandomGroup) -> None:
-    wanted = group.nodes[0].shadow.machine.digest()
+    wanted = digest_of(group.nodes[0].shadow.machine)
     for node in group.nodes:
-        assert node.member.machine.digest() == wanted, node.member.name
+        assert digest_of(node.member.machine) == wanted, node.member.name
         assert memory_in_use(node.member) == node.member.pager.used
 
 
@@ -118,7 +119,7 @@ def come_back(group: RandomGroup, node: RandomNode) -> None:
     node.member.apply(group.log)
     check_told(node)
     node.read_effects()
-    assert node.member.machine.digest() == node.shadow.machine.digest()
+    assert digest_of(node.member.machine) == digest_of(node.shadow.machine)
 
 
 def check_told(node: RandomNode) -> None:

@@ -10,6 +10,7 @@ from queues.quorum.effects import Confirmed, QueueGone, Refusal
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from queues.quorum.leases import QuorumLease
 from tests.queues.queue_world import name_of
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import (
     BUDGETS,
     Group,
@@ -24,6 +25,7 @@ from tests.queues.quorum.quorum_world import (
     refusals,
     settings_of,
 )
+from tests.storage.page_files import disk_bytes
 
 JOB = (1, "job", "i" * 32, "driver")
 ALL = 1 << 30
@@ -107,7 +109,7 @@ def test_a_release_puts_everything_back_in_its_place(budget: int, monkeypatch: p
     assert ready_names(member) == list(range(44, 61))
     group.advance(1)
     assert ready_names(member) == list(range(6, 61))
-    assert group.members[0].machine.digest() == group.members[1].machine.digest()
+    assert digest_of(group.members[0].machine) == digest_of(group.members[1].machine)
     _, effects = stream.attach(prefetch=3)
     assert [(name, count) for _, _, name, count in deliveries(effects)] == [(6, 1), (7, 1), (8, 1)]
 
@@ -181,12 +183,12 @@ def test_checkpoints_and_installs_have_the_groups(budget: int) -> None:
         member.checkpoint()
     other.install_from(member)
     assert names_in(lease_of(other)) == list(range(21, 76))
-    assert other.machine.digest() == member.machine.digest()
+    assert digest_of(other.machine) == digest_of(member.machine)
     stream.send(AckLease(*JOB, 75), claim(75))
     for _ in range(2):
         member.checkpoint()
     assert names_in(lease_of(member)) == list(range(76, 101))
-    assert member.page_store.disk_bytes(1) < 12_000
+    assert disk_bytes(member.page_store, 1) < 12_000
 
 
 def test_a_release_that_was_begun_ends_on_a_member_that_installs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +202,7 @@ def test_a_release_that_was_begun_ends_on_a_member_that_installs(monkeypatch: py
     group.members.append(other)
     group.advance(1)
     assert ready_names(other) == ready_names(member) == list(range(1, 41))
-    assert other.machine.digest() == member.machine.digest()
+    assert digest_of(other.machine) == digest_of(member.machine)
 
 
 def test_a_dropped_queue_gives_everything_back() -> None:

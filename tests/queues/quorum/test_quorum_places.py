@@ -16,9 +16,11 @@ from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.reader import Malformed
 from storage.page_store import PageStore
 from tests.queues.queue_world import PAGE_SEGMENT_BYTES
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import BUDGETS, Group, Member, Stream, ready_names, settings_of
 from tests.queues.quorum.random_log import RandomGroup
 from tests.simulation.simulated_disk import SimulatedDisk
+from tests.storage.page_files import disk_bytes, live_bytes
 
 
 def paging_member(count: int = 60, **arguments: int) -> tuple[Group, Stream, Member]:
@@ -27,29 +29,29 @@ def paging_member(count: int = 60, **arguments: int) -> tuple[Group, Stream, Mem
     group = Group(member, settings=settings_of(**arguments))
     stream = Stream(group, member)
     stream.publish(*range(count), body_size=100)
-    assert member.page_store.disk_bytes(1) > count * 50
+    assert disk_bytes(member.page_store, 1) > count * 50
     return group, stream, member
 
 
 def test_a_place_is_kept_until_a_later_checkpoint_is_on_the_disk() -> None:
     group, stream, member = paging_member()
     member.checkpoint()
-    on_disk = member.page_store.disk_bytes(1)
+    on_disk = disk_bytes(member.page_store, 1)
     stream.send(Purge(1))
-    assert member.page_store.disk_bytes(1) == on_disk
+    assert disk_bytes(member.page_store, 1) == on_disk
     member.checkpoint(is_synced=False)
     member.machine.synced(member.position - 1)
-    assert member.page_store.disk_bytes(1) == on_disk, "the new checkpoint is not on the disk yet"
+    assert disk_bytes(member.page_store, 1) == on_disk, "the new checkpoint is not on the disk yet"
     member.restart(group.log)
     assert ready_names(member) == []
     member.checkpoint()
-    assert member.page_store.disk_bytes(1) == 0
+    assert disk_bytes(member.page_store, 1) == 0
 
 
 def test_a_place_that_no_checkpoint_named_is_given_up_at_once() -> None:
     _, stream, member = paging_member()
     stream.send(Purge(1))
-    assert member.page_store.disk_bytes(1) == 0
+    assert disk_bytes(member.page_store, 1) == 0
 
 
 def test_one_message_that_stays_pins_little_more_than_itself() -> None:
@@ -59,11 +61,11 @@ def test_one_message_that_stays_pins_little_more_than_itself() -> None:
     stream.send(Attach(consumer, 1, 0, False, 0, False, "t"))
     for _ in range(3):
         member.checkpoint()
-    assert member.page_store.disk_bytes(1) > 40_000
+    assert disk_bytes(member.page_store, 1) > 40_000
     stream.send(Settle(consumer, How.ACK, ((1, 199), (201, 400))))
     for _ in range(3):
         member.checkpoint()
-    assert member.page_store.disk_bytes(1) <= PAGE_SEGMENT_BYTES
+    assert disk_bytes(member.page_store, 1) <= PAGE_SEGMENT_BYTES
     member.restart(group.log)
     assert [delivery for holder in member.queue().delivery_owners.values() for delivery in holder.held] == [200]
 
@@ -112,7 +114,7 @@ def test_the_pages_of_a_large_queue_are_written_one_by_one_before_a_checkpoint(m
     prepared = member.pager.pages_stored
     member.checkpoint()
     assert member.pager.pages_stored <= prepared + 2, "what is loose, and no page of the queue"
-    assert member.page_store.disk_bytes(1) > 300 * 100
+    assert disk_bytes(member.page_store, 1) > 300 * 100
 
 
 def begin_to_prepare(member: Member) -> tuple[Iterator[None], int]:
@@ -130,7 +132,7 @@ def test_what_is_emptied_while_a_checkpoint_is_prepared_leaves_nothing(monkeypat
     list(preparing)
     assert member.pager.pages_stored == prepared
     member.checkpoint()
-    assert member.page_store.disk_bytes(1) == 0
+    assert disk_bytes(member.page_store, 1) == 0
 
 
 def test_pages_of_a_queue_that_goes_while_a_checkpoint_is_prepared_get_no_places(
@@ -173,13 +175,13 @@ def test_what_was_dead_of_a_queue_whose_files_went_is_not_taken_from_the_one_tha
     pager.released.append((7, location, True))
     kept.end_turn(11)
     kept.synced(10, (), ())
-    assert store.disk_bytes(7) == 0
+    assert disk_bytes(store, 7) == 0
     assert store.append(7, bytes(100)) == location
     kept.checkpoint_begun([])
     kept.checkpoint_captured(0, [])
     kept.end_turn(20)
     kept.synced(20, (), ())
-    assert store.live_bytes(7) > 100
+    assert live_bytes(store, 7) > 100
 
 
 def test_a_full_disk_leaves_checkpoints_whole() -> None:
@@ -189,10 +191,10 @@ def test_a_full_disk_leaves_checkpoints_whole() -> None:
     stream.attach(prefetch=15)
     chunks = member.machine.checkpoint()
     assert member.pager.has_no_room
-    wanted = member.machine.digest()
+    wanted = digest_of(member.machine)
     member.machine = QueueGroupMachine("n1", Pager(member.page_store, 1 << 30, 500, 3, 1500))
     member.machine.restore(chunks)
-    assert member.machine.digest() == wanted
+    assert digest_of(member.machine) == wanted
     assert len(group.log) == 4
 
 
@@ -200,7 +202,7 @@ def test_an_export_is_of_one_moment_and_keeps_what_it_reads() -> None:
     _, stream, member = paging_member()
     stream.attach(prefetch=20)
     member.checkpoint()
-    wanted = member.machine.digest()
+    wanted = digest_of(member.machine)
     export = member.machine.export()
     stream.send(Purge(1))
     stream.publish(*range(100, 160), body_size=100)
@@ -212,11 +214,11 @@ def test_an_export_is_of_one_moment_and_keeps_what_it_reads() -> None:
         assert 0 < len(chunk) <= CHUNK_BYTES
         other.machine.install_chunk(chunk)
     other.machine.end_install()
-    assert other.machine.digest() == wanted
+    assert digest_of(other.machine) == wanted
     stream.send(Purge(1))
     member.checkpoint()
     member.checkpoint()
-    assert member.page_store.disk_bytes(1) < 60 * 100, "the export is done: nothing is kept for it"
+    assert disk_bytes(member.page_store, 1) < 60 * 100, "the export is done: nothing is kept for it"
 
 
 def test_an_abandoned_export_keeps_nothing() -> None:
@@ -224,12 +226,12 @@ def test_an_abandoned_export_keeps_nothing() -> None:
     export = member.machine.export()
     stream.send(Purge(1))
     member.apply([])
-    assert member.page_store.disk_bytes(1) > 0
+    assert disk_bytes(member.page_store, 1) > 0
     export.close()  # type: ignore[attr-defined]
     export.close()  # type: ignore[attr-defined]
     assert list(export) == []
     member._end_turn()
-    assert member.page_store.disk_bytes(1) == 0
+    assert disk_bytes(member.page_store, 1) == 0
 
 
 def test_a_message_larger_than_a_chunk() -> None:
@@ -239,16 +241,16 @@ def test_a_message_larger_than_a_chunk() -> None:
     stream.publish(2)
     other = Member("n2")
     other.install_from(member)
-    assert other.machine.digest() == member.machine.digest()
+    assert digest_of(other.machine) == digest_of(member.machine)
     other.restart([])
-    assert other.machine.digest() == member.machine.digest()
+    assert digest_of(other.machine) == digest_of(member.machine)
 
 
 def test_an_abandoned_install_leaves_everything_as_it_was() -> None:
     _, _, source = paging_member(200)
     target = Member("n2", BUDGETS[0])
     Group(target, settings=settings_of()).open(7, settings_of())
-    wanted, used = target.machine.digest(), target.pager.used
+    wanted, used = digest_of(target.machine), target.pager.used
     chunks = list(source.machine.export())
     for cut in (10, len(chunks[0]) // 2, len(chunks[0])):
         target.machine.begin_install()
@@ -256,10 +258,10 @@ def test_an_abandoned_install_leaves_everything_as_it_was() -> None:
         if cut > 10_000:
             assert target.pager.used > used
         target.machine.abort_install()
-        assert (target.machine.digest(), target.pager.used) == (wanted, used)
+        assert (digest_of(target.machine), target.pager.used) == (wanted, used)
     target.checkpoint()
     target.checkpoint()
-    assert target.page_store.disk_bytes(1) == 0
+    assert disk_bytes(target.page_store, 1) == 0
     target.machine.abort_install()
 
 
@@ -268,7 +270,7 @@ def test_an_install_of_more_than_the_memory_goes_to_the_disk() -> None:
     target = Member("n2", BUDGETS[0])
     target.install_from(source)
     assert target.pager.used < 4 * BUDGETS[0]
-    assert target.machine.digest() == source.machine.digest()
+    assert digest_of(target.machine) == digest_of(source.machine)
 
 
 def test_an_image_that_is_cut_or_mixed_up_is_refused() -> None:

@@ -22,8 +22,10 @@ from queues.stream.stream import Stream
 from storage.errors import CorruptRecord
 from storage.page_store import page_path
 from tests.queues.quorum import quorum_world
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import Group, Member
 from tests.queues.stream.stream_world import STREAM, commit_as, one_stream, stream_of
+from tests.storage.page_files import disk_bytes, live_bytes
 
 KEYED = StreamSettings(key="routing-key", tombstone_age=0)
 ALL = 1 << 60
@@ -199,7 +201,7 @@ def test_after_an_install_nobody_is_served_before_it_is_as_far_as_was_said() -> 
     first.checkpoint()
     node.send(CompactedTo(STREAM, stream_of(first).log.compacted.synced))
     assert stream_of(second).claims == {"n1": 8}
-    assert first.machine.digest() == second.machine.digest()
+    assert digest_of(first.machine) == digest_of(second.machine)
     first.install_from(second)
     compacted = stream_of(first).log.compacted
     assert (compacted.below, compacted.needed, compacted.is_enough) == (0, 8, False)
@@ -252,7 +254,7 @@ def test_whatever_happens_some_subset_is_left_that_has_the_newest(chance: random
             member.install_from(chance.choice([each for each in group.members if each is not member]))
         for each in group.members:
             _check(stream_of(each), content(each), model)
-    assert len({member.machine.digest() for member in group.members}) == 1
+    assert len({digest_of(member.machine) for member in group.members}) == 1
 
 
 def _crash_in_a_pass(group: Group, member: Member, chance: random.Random) -> object:
@@ -406,7 +408,7 @@ def test_a_page_that_keeps_a_dead_file_is_written_anew(monkeypatch: pytest.Monke
         member.restart(group.log)
     store, log = member.pager.page_store, stream_of(member).log
     assert set(content(member)) == {0, 6, 7}
-    assert store.disk_bytes(STREAM) < 2 * log.octets
+    assert disk_bytes(store, STREAM) < 2 * log.octets
 
 
 def check_books(log: StreamLog) -> None:
@@ -452,7 +454,7 @@ def test_scattered_pages_are_succeeded_whatever_retention_has_taken(trimmed_to: 
     for _ in range(2):
         member.checkpoint()
     store = member.pager.page_store
-    assert store.live_bytes(STREAM) == log.octets - log.tail_bytes + 24 * len(log.parts())
+    assert live_bytes(store, STREAM) == log.octets - log.tail_bytes + 24 * len(log.parts())
     member.restart(group.log)
     assert content(member) == expected
     stream_of(member).log.page_out(1 << 40)

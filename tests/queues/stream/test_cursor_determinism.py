@@ -30,6 +30,7 @@ from queues.stream.commands import AppendChunk, OpenStream, Trim
 from queues.stream.settings import StreamSettings
 from queues.stream.start import Start, StartKind
 from tests.example_counts import seeds
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import BUDGETS, START, Member
 from tests.queues.quorum.random_log import QUEUES, RandomGroup, RandomNode, random_retry, random_settings
 from tests.queues.quorum.test_quorum_determinism import come_back, plain
@@ -137,11 +138,11 @@ def cursors_of(member: Member) -> Iterator[CursorQueue]:
 
 def check(group: CursorGroup) -> None:
     """Who is there agrees, and what a queue knows of itself adds up."""
-    wanted = group.nodes[0].shadow.machine.digest()
+    wanted = digest_of(group.nodes[0].shadow.machine)
     for node in group.nodes:
         members = [node.shadow] if node.is_away else [node.shadow, node.member]
         for member in members:
-            assert member.machine.digest() == wanted, member.name
+            assert digest_of(member.machine) == wanted, member.name
             for queue in cursors_of(member):
                 check_queue(queue)
 

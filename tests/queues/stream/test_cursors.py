@@ -28,6 +28,7 @@ from queues.reason import Reason
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
 from queues.stream.start import Start, StartKind
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import of_type
 from tests.queues.stream.cursor_world import (
     CURSOR,
@@ -207,10 +208,10 @@ def test_without_its_stream_it_is_empty() -> None:
     node.send(Settle(consumer, How.REQUEUE, ((1, 1),)))
     assert figures(group.members[0]) == (0, 0, 3)
     member = group.members[0]
-    digest = member.machine.digest()
+    digest = digest_of(member.machine)
     member.checkpoint()
     member.restart(group.log)
-    assert member.machine.digest() == digest
+    assert digest_of(member.machine) == digest
 
 
 def test_messages_expire_so_long_after_their_publication() -> None:
@@ -242,15 +243,15 @@ def test_an_image_and_a_checkpoint_have_all_of_it(tiny_pages: None) -> None:
     node.send(Settle(consumer, How.REQUEUE, ((1, 1),)))
     node.send(Detach(consumer, False))
     one, two = group.members
-    assert one.machine.digest() == two.machine.digest()
+    assert digest_of(one.machine) == digest_of(two.machine)
     one.checkpoint()
     one.restart(group.log)
-    assert one.machine.digest() == two.machine.digest()
+    assert digest_of(one.machine) == digest_of(two.machine)
     two.install_from(one)
-    assert one.machine.digest() == two.machine.digest()
+    assert digest_of(one.machine) == digest_of(two.machine)
     publish(group, b"last")
     node.send(Purge(CURSOR))
-    assert one.machine.digest() == two.machine.digest()
+    assert digest_of(one.machine) == digest_of(two.machine)
 
 
 def test_what_a_node_has_missed_and_cannot_be_read_is_said() -> None:
@@ -396,9 +397,9 @@ def test_who_is_installed_knows_what_rests() -> None:
     second.install_from(first)
     first.checkpoint()
     first.restart(group.log)
-    assert first.machine.digest() == second.machine.digest()
+    assert digest_of(first.machine) == digest_of(second.machine)
     group.advance(100)
-    assert first.machine.digest() == second.machine.digest()
+    assert digest_of(first.machine) == digest_of(second.machine)
     assert figures(second) == (1, 1, 0)  # the other one waits for its key
 
 

@@ -14,6 +14,7 @@ from raft.errors import NotNow
 from tests.queues.quorum.quorum_world import Group, Member
 from tests.queues.quorum.quorum_world import Stream as CommandStream
 from tests.queues.stream.stream_world import STREAM, append, bodies_of, commit_as, one_stream, stream_of, tiny_pages
+from tests.storage.page_files import live_bytes
 
 __all__ = ["tiny_pages"]
 pytestmark = pytest.mark.usefixtures("tiny_pages")
@@ -70,7 +71,7 @@ def has_what_is_live(member: Member) -> None:
     assert bodies_of(member) == [b"%04d" % number + bytes(100) for number in range(MESSAGES)]
     parts = stream_of(member).log.parts()
     stored = [part.page.location for part in parts if part.page.location is not None]
-    assert member.page_store.live_bytes(STREAM) == sum(location.disk_bytes for location in stored)
+    assert live_bytes(member.page_store, STREAM) == sum(location.disk_bytes for location in stored)
     in_ram = sum(part.page.size for part in parts if part.page.data is not None)
     assert member.pager.used == in_ram + stream_of(member).log.tail_bytes
 
@@ -162,7 +163,7 @@ def has_what_is_left(member: Member, first: int) -> None:
     assert bodies_of(member) == [b"%04d" % number + bytes(100) for number in range(first, MESSAGES)]
     log = stream_of(member).log
     stored = [part.page.location for part in log.parts() if part.page.location is not None]
-    assert member.page_store.live_bytes(STREAM) == sum(location.disk_bytes for location in stored)
+    assert live_bytes(member.page_store, STREAM) == sum(location.disk_bytes for location in stored)
     assert log.octets == sum(location.length for location in stored) + log.tail_bytes
 
 

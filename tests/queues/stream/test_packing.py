@@ -21,11 +21,13 @@ from storage.inspect import inspect_folder
 from storage.packed_page import pack, unpack
 from storage.page_store import PageStore, page_path
 from tests.queues.quorum import quorum_world
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import Group, Member
 from tests.queues.stream.stream_world import STREAM, append, bodies_of, commit_as, one_stream, records, stream_of
 from tests.queues.stream.test_compaction import ALL, KEYED, compact, content
 from tests.queues.stream.test_compaction import append as append_keyed
 from tests.simulation.simulated_disk import SimulatedDisk
+from tests.storage.page_files import disk_bytes, live_bytes
 
 PACKED = StreamSettings(compression="zlib")
 BODIES = [b"%04d" % number * 40 for number in range(100)]
@@ -155,7 +157,7 @@ def test_readers_find_no_difference_and_the_disk_does() -> None:
         assert next(records(stream_of(member), offset)) == (offset, BODIES[offset])
     for _ in range(2):
         member.checkpoint()
-    assert member.pager.page_store.disk_bytes(STREAM) < before / 2 + 24 * pages
+    assert disk_bytes(member.pager.page_store, STREAM) < before / 2 + 24 * pages
     member.restart(group.log)
     log = stream_of(member).log
     assert (log.unpacked_octets, list(log.page_ends(0))) == (before, ends)
@@ -184,9 +186,9 @@ def test_pages_that_do_not_pay_keep_no_file_of_which_the_rest_is_packed(
         member.checkpoint()
     for _ in range(2):
         member.checkpoint()
-    lives = store.live_bytes(STREAM)
+    lives = live_bytes(store, STREAM)
     assert lives == log.octets + 24 * len(log.parts())
-    assert store.disk_bytes(STREAM) <= lives * 8 / 7
+    assert disk_bytes(store, STREAM) <= lives * 8 / 7
     member.restart(group.log)
     assert bodies_of(member) == bodies
 
@@ -221,7 +223,7 @@ def test_members_get_pages_as_they_were_and_pack_them_for_themselves() -> None:
     assert bodies_of(second) == BODIES
     first.install_from(second)
     assert bodies_of(first) == BODIES
-    assert first.machine.digest() == second.machine.digest()
+    assert digest_of(first.machine) == digest_of(second.machine)
 
 
 def test_a_flipped_bit_of_a_packed_page_is_damage() -> None:
@@ -286,7 +288,7 @@ def test_whatever_happens_all_that_was_published_is_there(chance: random.Random)
             stream = stream_of(each)
             assert dict(records(stream)) == {at: model[at] for at in range(stream.first, len(model))}
             assert stream.log.octets <= stream.log.unpacked_octets
-    assert len({member.machine.digest() for member in group.members}) == 1
+    assert len({digest_of(member.machine) for member in group.members}) == 1
 
 
 def trimmed_after(steps: int, bodies: list[bytes]) -> bool:

@@ -27,6 +27,7 @@ from queues.stream.commands import (
 )
 from queues.stream.settings import StreamSettings
 from tests.example_counts import seeds
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import BUDGETS, Group, Member, of_type
 from tests.queues.stream.stream_world import (
     STREAM,
@@ -38,6 +39,7 @@ from tests.queues.stream.stream_world import (
     stream_of,
     tiny_pages,
 )
+from tests.storage.page_files import disk_bytes
 
 __all__ = ["tiny_pages"]
 IDS = (STREAM, STREAM + 1)
@@ -160,9 +162,9 @@ class RandomStreams:
         self.group.members.append(member)
 
     def check(self) -> None:
-        wanted = self.steady.machine.digest()
+        wanted = digest_of(self.steady.machine)
         for member in self.group.members:
-            assert member.machine.digest() == wanted, member.name
+            assert digest_of(member.machine) == wanted, member.name
             assert set(member.state.streams) == set(self.models)
             for queue_id, model in self.models.items():
                 first = stream_of(member, queue_id).first
@@ -227,8 +229,8 @@ def test_a_crash_at_any_entry_loses_nothing() -> None:
             member.checkpoint(is_synced=number % 2 == 0)
         member.restart(group.log)
         assert bodies_of(member) == bodies_of(steady)
-    assert member.machine.digest() == steady.machine.digest()
-    assert member.page_store.disk_bytes(STREAM) < 4 * 1_500
+    assert digest_of(member.machine) == digest_of(steady.machine)
+    assert disk_bytes(member.page_store, STREAM) < 4 * 1_500
 
 
 def test_a_long_stream_is_installed_page_by_page() -> None:
@@ -251,7 +253,7 @@ def test_a_long_stream_is_installed_page_by_page() -> None:
     target.machine.end_install()
     assert most < 3 << 20
     assert of_type(target.machine.take_effects(), Grown) == [Grown(STREAM, 400)]
-    assert target.machine.digest() == source.machine.digest()
+    assert digest_of(target.machine) == digest_of(source.machine)
     assert source.pager.used < 3 << 20
 
 
@@ -259,7 +261,7 @@ def begin_install(target: Member, source: Member) -> Iterator[bytes]:
     """Take a part of an image, with pages of the stream. Returns the rest of it."""
     image = pieces(source.machine.export())
     target.machine.begin_install()
-    while not target.page_store.disk_bytes(STREAM):
+    while not disk_bytes(target.page_store, STREAM):
         target.machine.install_chunk(next(image))
     return image
 
@@ -268,7 +270,7 @@ def finish_install(target: Member, image: Iterator[bytes], source: Member) -> No
     for piece in image:
         target.machine.install_chunk(piece)
     target.machine.end_install()
-    assert target.machine.digest() == source.machine.digest()
+    assert digest_of(target.machine) == digest_of(source.machine)
 
 
 @pytest.mark.usefixtures("tiny_pages")
@@ -331,7 +333,7 @@ def test_where_the_disk_is_full_pages_stay_in_ram_and_go_to_it_later() -> None:
     member.pager.has_no_room = False
     assert member.machine.page_out(1 << 20) > 0
     assert member.pager.used < 400
-    assert member.machine.digest() == group.members[1].machine.digest()
+    assert digest_of(member.machine) == digest_of(group.members[1].machine)
 
 
 def test_ids_of_streams_and_queues_share_the_pages_of_a_node() -> None:

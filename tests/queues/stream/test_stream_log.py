@@ -19,6 +19,7 @@ from queues.stream.place import Place
 from queues.stream.record import get_record
 from storage.page_store import PageStore, fetch_page
 from tests.simulation.simulated_disk import SimulatedDisk
+from tests.storage.page_files import sync_pages
 
 
 def chunk_of(bodies: list[bytes]) -> bytes:
@@ -78,7 +79,7 @@ def test_readers_get_what_was_appended(steps: list[tuple[str, object]], budget: 
             model += value
             times += [now] * len(value)
         elif what == "sync":
-            store.sync_all()
+            sync_pages(store)
         elif what == "seal":
             log.seal()
         elif what == "page_out" and isinstance(value, int):
@@ -96,7 +97,7 @@ def test_readers_get_what_was_appended(steps: list[tuple[str, object]], budget: 
         assert found == log.next or times[found] >= time or found == log.first
     assert log.last_chunk() <= log.next
     log.seal()
-    store.sync_all()
+    sync_pages(store)
     log.name_pages()
     again = StreamLog(7, Pager(PageStore(disk), 0, 1000, 10, 1000))
     again.restore_names(bytes(log.names))

@@ -48,6 +48,7 @@ from tests.queues.stream.stream_world import (
     stream_of,
     tiny_pages,
 )
+from tests.storage.page_files import disk_bytes, live_bytes
 
 pytestmark = pytest.mark.usefixtures("tiny_pages")
 __all__ = ["tiny_pages"]
@@ -131,7 +132,7 @@ def test_size_takes_the_oldest_and_keeps_the_limit() -> None:
         kept = (stream.next - first) * size
         assert 2_000 <= kept <= 2_000 + 3 * size or first == 0
     assert bodies_of(member) == [b"%04d" % number for number in range(first, 200)]
-    assert member.page_store.live_bytes(STREAM) < 4_000, "files follow"
+    assert live_bytes(member.page_store, STREAM) < 4_000, "files follow"
 
 
 def test_a_segment_is_how_exactly_the_limit_is_obeyed() -> None:
@@ -259,14 +260,14 @@ def test_a_stream_that_goes_is_not_gone_through_page_by_page() -> None:
         append(group, b"%04d" % number + bytes(100))
     pages = len(stream_of(member).log.parts())
     assert pages > 50
-    assert member.page_store.disk_bytes(STREAM) > 0
+    assert disk_bytes(member.page_store, STREAM) > 0
     group.log.append(encode_batch(Batch(group.now, "x", 1, 1, 0, [DropQueue(STREAM)])))
     member.applied += 1
     member.machine.apply(member.applied, 1, group.log[-1], 0)
     assert len(member.pager.released) < 5, "each page is given back by itself"
     assert member.pager.used == 0
     member.checkpoint()
-    assert member.page_store.disk_bytes(STREAM) == 0
+    assert disk_bytes(member.page_store, STREAM) == 0
     assert not [name for name in member.disk.list("") if str(STREAM) in name]
 
 

@@ -1,7 +1,4 @@
-"""The record header and its fixed payloads, declared with construct: the source of truth of records.py.
-
-Not used at run time; the tests build and parse records with it and compare.
-"""
+"""The record header and its fixed payloads, declared with construct: the source of truth of storage/records.py."""
 
 from __future__ import annotations
 

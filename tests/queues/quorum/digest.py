@@ -1,7 +1,7 @@
 """Digest: one number for a group's state, equal on all members that have applied the same entries.
 
 It goes over everything replicated, in the order in which it acts, and over nothing else: neither where messages lie nor
-how they are paged. It reads every page: for tests and for looking into a group, not for every day.
+how they are paged. It reads every page.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from queues.pager import Pager
 from queues.quorum.cursor_image import offset_parts
 from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.image import deduplication_parts, holders_parts, lease_octets, origin_octets, queue_octets
+from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.resting import Resting
-from queues.quorum.state import GroupState
 from queues.ready import Ready
 from queues.stream.image import stream_pieces
 
 
-def digest_of(state: GroupState, pager: Pager) -> bytes:
+def digest_of(machine: QueueGroupMachine) -> bytes:
     """32 octets. Raises CorruptRecord, OSError where pages have to be read."""
+    state, pager = machine._execution.state, machine.pager
     digest = hashlib.blake2b(digest_size=32)
     digest.update(state.clock.to_bytes(8, "big"))
     for name in sorted(state.origins):
