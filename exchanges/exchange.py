@@ -90,6 +90,11 @@ class Exchange:
         """Where bindings lead, in the order of the first binding of each."""
         return [Destination(each.kind, each.name) for each in self._held] if self._renamed else list(self._held)
 
+    def each_destination(self) -> Iterator[Destination]:
+        """As `destinations`, one by one. Raises RuntimeError where one comes or goes meanwhile."""
+        for each in self._held:
+            yield Destination(each.kind, each.name) if self._renamed else each
+
     def some_bindings_to(self, destination: Destination, most: int) -> list[Binding]:
         """As `bindings_to`, so many at most: it costs by these."""
         held = self._held.get(self._stored(destination), {})

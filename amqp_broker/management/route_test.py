@@ -264,11 +264,19 @@ def _bindings_of(entry: ExchangeEntry, reached: dict[Destination, None], asked: 
 
 
 def _others(entry: ExchangeEntry, reached: dict[Destination, None], asked: Asked) -> Steps:
-    """Its result: bindings that do not match, and from where on there may be more, None where all were tried."""
+    """Its result: bindings that do not match, and from where on there may be more, None where all were tried. Where
+    bindings to something else come meanwhile, or the last of one goes, it ends there."""
     exchange = entry.exchange
     found, count = JsonChunks("[]"), 0
     place = tried = 0
-    for each in exchange.destinations():
+    destinations = exchange.each_destination()
+    while True:
+        try:
+            each = next(destinations, None)
+        except RuntimeError:
+            return found, place
+        if each is None:
+            return found, None
         for binding in exchange.some_bindings_to(each, asked.limit):
             place += 1
             if place % _HANDED == 0:
@@ -283,7 +291,6 @@ def _others(entry: ExchangeEntry, reached: dict[Destination, None], asked: Asked
             if each not in reached or not exchange.leads_alone(binding, asked.routing_keys, asked.facts):
                 found.add(_shown(binding))
                 count += 1
-    return found, None
 
 
 def _shown(binding: Binding) -> JsonText:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,18 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amqp_broker.management.route_test import Asked, _others
+from amqp_broker.messages.facts import MessageFacts as Facts
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from exchanges.bindings import Destination
 from exchanges.exchange import Exchange, MessageFacts
 from exchanges.registry import EXCHANGE_TYPES
+from queues.message import Address, build_message
 from tests.example_counts import examples
 from tests.management.names import NAMES
 from tests.management.publishing import publish
 from tests.management.users import TaggedDesk, add_user
 from tests.node.node_driver import NodeDriver, consume, declare
 from tests.node.system_service import SystemService
+
+NO_FACTS = Facts(build_message(Address(b"\0\0"), b"\0\0", b"", False, -1, -1, 0))
 
 
 def exchange(name: str, type_name: str, *, internal: bool = False, **arguments: object) -> Any:
@@ -200,6 +206,25 @@ def test_a_new_type_of_exchange_needs_nothing_here(monkeypatch: pytest.MonkeyPat
 
 KEYS = st.sampled_from(["", "a", "a.b", "#", "*.b", "a.#", "5"])
 TYPES = ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-modulus-hash"]
+
+
+def test_bindings_that_come_while_they_are_looked_at(driver: NodeDriver, service: SystemService) -> None:
+    count = 40
+    setup(driver, *(declare(f"q{n}") for n in range(count)), *(bind(f"q{n}", "amq.direct", "k") for n in range(count)))
+    entry = driver.node.broker.vhosts["/"].router.get("amq.direct")
+    assert entry is not None
+    asked = Asked("amq.direct", ["other"], NO_FACTS, 100, 0, 0, -1)
+    steps = _others(entry, {}, asked)
+    for _ in range(2):
+        next(steps)
+    setup(driver, declare("late"), bind("late", "amq.direct", "k"))
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    found, next_skip = end.value.value
+    assert len(json.loads(b"".join(found.chunks()))) == next_skip < count
+    rest = try_route(service, "amq.direct", "other", skip=next_skip)["exchanges"][0]
+    assert len(rest["not_matched"]) == count + 1 - next_skip
+    assert rest["next_skip"] is None
 
 
 @settings(max_examples=examples(30), deadline=None)
