@@ -83,6 +83,7 @@ class ClassicQueue(QueueRules):
     """
 
     has_pages = True
+    takes_moves = True
 
     def __init__(
         self,

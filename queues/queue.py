@@ -64,6 +64,7 @@ class Queue:
     the virtual host keeps about it. writes: the queues whose messages are written with its own. return_window: so many
     may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number. home: the node that
     has its messages and counts them, "" where this one does. has_pages: what is ready here can be brought to the disk.
+    takes_moves: an entry of the journal may take messages out of another queue and put them into it (queues/moved.py).
     keeps_messages: what is acknowledged stays, so it is never empty, and nobody holds a message for too long.
     passes_on: it has no messages of its own, and what is published to it goes to the queue that has them.
     fetched, fetched_no_ack, fetched_nothing: how often basic.get was answered on this node, and how.
@@ -74,6 +75,7 @@ class Queue:
     return_window = 0
     home = ""
     has_pages = False
+    takes_moves = False
     keeps_messages = False
     passes_on = False
 

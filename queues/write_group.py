@@ -10,10 +10,11 @@ from queues.message import Message
 class WriteGroup:
     """is_local: what `publish` returns says all; where it is false, a receipt is told later what became of a message.
     paces: publishers may have to wait for it (`is_behind`), or are told of its alarm (`is_blocked`). Nothing is asked
-    of one that does not."""
+    of one that does not. is_held: what is published is kept for a moment, until the queue lives elsewhere."""
 
     is_local = True
     paces = False
+    is_held = False
 
     def publish(self, message: Message, queues: list[Any], receipt: Any, is_again: bool, now: int) -> int:
         """A message for some of its queues, in order. Returns a PublishOutcome. See Queue.publish."""

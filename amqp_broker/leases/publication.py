@@ -26,6 +26,9 @@ later than the ones behind it): there, and there only, a crash of this node at t
 does whatever else leaves the fate of a message unknown, such as the loss of the link to a classic queue's home. It is
 one blob: the next one that goes to such a place waits until the MOVED entry of the one before is synced.
 
+A classic queue may move to another home meanwhile. Nobody is given anything while it is held; then it is given where
+the queue is, by the MOVED entry or before it.
+
 Nothing is dropped because a queue is full: queues of this node take a committed transaction beyond their limit, and
 what was refused elsewhere is tried again until it is taken. A message that is routed nowhere when it is published is
 counted and dropped, as any is; staging has refused it, unless it was told not to.
@@ -43,13 +46,14 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from amqp_broker.leases.app import App, Part
 from amqp_broker.leases.app_note import Position
 from amqp_broker.leases.blob import BlobReader
-from amqp_broker.leases.staged_routes import StagedRoute, StagedRoutes
+from amqp_broker.leases.staged_routes import StagedRoutes
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
 from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
 from amqp_broker.routing.delays import DelayedMessages
 from queues.arguments import Overflow
 from queues.message import Message
 from queues.moved import Move
+from queues.outcomes import PublishOutcome
 from queues.page import AddressBook
 from queues.quorum.commands import Enqueue
 from queues.quorum.effects import Refusal
@@ -68,10 +72,12 @@ if TYPE_CHECKING:
     from queues.write_group import WriteGroup
 
 log = logging.getLogger("amqp_broker")
-#: Whatever takes messages elsewhere.
-Target: TypeAlias = "QueueProxy | DelayedMessages"
+#: Whatever takes messages.
+Target: TypeAlias = "Queue | DelayedMessages"
 #: What was refused is tried again after so long, milliseconds.
 RETRY_MS = 1000
+#: Whether a queue is still held because its home changes is looked at so often, milliseconds.
+_HELD_MS = 20
 #: So many positions follow at a time.
 _FOLLOWING = 256
 #: Places of messages in a blob are below 1 << this.
@@ -149,9 +155,10 @@ class Publication:
         self._sender = self._producer + app.incarnation
         self._parts = list(app.committed)
         self._positions = list(app.positions)
-        self._blob: list[tuple[Message, StagedRoute]] | None = None
+        self._blob: list[Message] | None = None
+        #: By their places in the blob: who has yet to get it.
+        self._left: list[list[Target]] = []
         self._sequence = 0
-        self._again: list[tuple[int, list[Target]]] = []
         self._is_submitting = False
         self._rests_until = 0
         #: Whether the blob goes where it is not recognised if it comes twice; whether one that did so was moved, and
@@ -175,22 +182,43 @@ class Publication:
             return self._follow()
         part = self._parts[0]
         if self._blob is None:
-            self._blob = self._read(vhost, part)
-            self._again = [(place, remote(vhost, route)) for place, (_, route) in enumerate(self._blob)]
-            self._may_repeat = not all(recognises(route) for _, route in self._blob)
+            self._may_repeat = False
+            self._blob, self._left = self._read(vhost, part)
+        if not self._find_heirs(vhost):
+            return 1
+        count = len(self._left)
+        given = [(place, [each for each in left if not is_here(each)]) for place, left in enumerate(self._left)]
+        given = [(place, targets) for place, targets in given if targets]
+        if given:
+            self._may_repeat = self._may_repeat or not all(recognises(targets) for _, targets in given)
             if self._may_repeat and self._is_unsynced:
                 # Should a crash come now, what was moved before would be repeated, and this blob as well.
                 self.waiting += 1
                 self._service.after_sync(self._synced)
-        count = len(self._again)
-        if self._again and not self.waiting:
-            again, self._again = self._again, []
-            self._submit(part, again)
-        if not self.waiting and not self._again:
+                return 1
+            self._left = [[each for each in left if is_here(each)] for left in self._left]
+            self._submit(part, given)
+        if not self.waiting and all(is_here(each) for left in self._left for each in left):
             self._move(vhost, part)
             self._blob = None
             self._is_unsynced = self._is_unsynced or self._may_repeat
         return max(1, count)
+
+    def _find_heirs(self, vhost: VHost) -> bool:
+        """Whether all that have yet to get a message may be given it: none is held because its home changes. One that
+        has moved meanwhile gives way to the queue that has taken its place."""
+        queues = vhost.queues
+        for left in self._left:
+            for number, target in enumerate(left):
+                heir = None if isinstance(target, DelayedMessages) else queues.get(target.name)
+                if heir is None:
+                    continue
+                if heir.writes.is_held:
+                    self._rest(_HELD_MS)
+                    return False
+                if heir is not target:
+                    left[number] = heir
+        return True
 
     def _follow(self) -> int:
         """All is published: groups of readers are where the transaction says. As `step`."""
@@ -222,9 +250,9 @@ class Publication:
                       self.app.name, self.app.vhost, position.group, position.offset)  # fmt: skip
         self._look_on()
 
-    def _rest(self) -> None:
+    def _rest(self, milliseconds: int = RETRY_MS) -> None:
         """What has had no success is tried again, but not at once."""
-        self._rests_until = self._service.now + RETRY_MS
+        self._rests_until = self._service.now + milliseconds
         self._timers.at(self._rests_until, lambda now: None)
 
     def _look_on(self) -> None:
@@ -237,41 +265,52 @@ class Publication:
         self._is_unsynced = False
         self._service.come_back()
 
-    def _read(self, vhost: VHost, part: Part) -> list[tuple[Message, StagedRoute]]:
+    def _read(self, vhost: VHost, part: Part) -> tuple[list[Message], list[list[Target]]]:
+        """The messages of the next blob, and where each of them goes."""
         entry = part.first()
         if entry is None:
             raise ValueError(f"{part.queue.name} has a blob that cannot be had")
         self._sequence = entry.sequence
         reader = BlobReader(entry.message.body_bytes())
         routes = StagedRoutes(vhost, self._max_table_depth, self._addresses)
-        found = []
+        found: list[Message] = []
+        targets: list[list[Target]] = []
         while reader.advance():
             message, route = routes.find(routes.message(reader, self._service.now))
             if route.queues or route.delayed:
                 self.published += 1
             else:
                 self.unroutable += 1
-            found.append((message, route))
-        return found
+            found.append(message)
+            held_back = [vhost.delayed[name] for name in route.delayed if name in vhost.delayed]
+            targets.append([*route.queues, *held_back])
+        return found, targets
 
     # -- elsewhere -----------------------------------------------------------------------------------------------------
 
     def _submit(self, part: Part, places: list[tuple[int, list[Target]]]) -> None:
-        """Hand messages, by their places in the blob, to queues and exchanges elsewhere."""
+        """Hand messages, by their places in the blob, to whom no entry of the journal can put them into."""
         blob = self._blob or []
         first = (part.ordinal + self._sequence - 1) << _PLACE_BITS
         self._is_submitting = True
         for place, targets in places:
-            message = blob[place][0]
+            message = blob[place]
             by_sink: dict[tuple[CommandSink, bool], list[QueueProxy]] = {}
             by_stream: dict[WriteGroup, list[QueueProxy]] = {}
             for target in targets:
                 if isinstance(target, DelayedMessages):
                     target.add(message, self._service.now, _Fate(self, place, [target]))
+                elif target.is_deleted:
+                    continue
+                elif target.writes.is_local:
+                    if target.publish(message, None, False, self._service.now) == PublishOutcome.REFUSED:
+                        self._left[place].append(target)
+                        self._rest()
                 elif _is_of_a_stream(target):
-                    by_stream.setdefault(target.writes, []).append(target)
+                    by_stream.setdefault(target.writes, []).append(cast("QueueProxy", target))
                 else:
-                    by_sink.setdefault((target.sink, refuses(target)), []).append(target)
+                    proxy = cast("QueueProxy", target)
+                    by_sink.setdefault((proxy.sink, refuses(proxy)), []).append(proxy)
             for queues in by_stream.values():  # once, however many of its queues are meant
                 fate = _StreamFate(_Fate(self, place, queues), self._sender, first + place)
                 queues[0].publish(message, fate, True, self._service.now)
@@ -285,18 +324,30 @@ class Publication:
         """A message is known to have been taken, or not."""
         self.waiting -= 1
         if refusal in (Refusal.FULL, Refusal.UNKNOWN):
-            there = [target for target in targets if not target.is_deleted]
-            if there:
-                self._again.append((place, there))
-                self._rest()
+            there = [target for target in targets if not target.is_deleted or self._has_moved(target)]
+        else:
+            there = [target for target in targets if self._has_moved(target)] if refusal is Refusal.NO_QUEUE else []
+        if there:
+            self._left[place] += there
+            self._rest()
         self._look_on()
+
+    def _has_moved(self, target: Target) -> bool:
+        """Whether a queue was asked where it is not any more."""
+        vhost = self._broker.vhosts.get(self.app.vhost)
+        if vhost is None or isinstance(target, DelayedMessages):
+            return False
+        return vhost.queues.get(target.name) not in (None, target)
 
     # -- here ----------------------------------------------------------------------------------------------------------
 
     def _move(self, vhost: VHost, part: Part) -> None:
         """The blob leaves its part, and its messages are in the queues of this node."""
         store, now, sequence = vhost.store, self._service.now, self._sequence
-        blob = [(message, here(route)) for message, route in self._blob or []]
+        blob = [
+            (message, [cast("ClassicQueue", each) for each in left if not each.is_deleted])
+            for message, left in zip(self._blob or [], self._left, strict=True)
+        ]
         for queue in dict.fromkeys(queue for _, queues in blob for queue in queues if queue.is_durable):
             store.segment(queue)
         segment = store.journal.current_segment
@@ -326,30 +377,23 @@ class Publication:
                 queue.enqueue(message, queue.expiry_of(message, now), place, queue.taker(), now)
 
 
-def here(route: StagedRoute) -> list[ClassicQueue]:
-    """The queues that are this node's own, and still there."""
-    own = [queue for queue in route.queues if queue.writes.is_local and not queue.is_deleted]
-    return cast("list[ClassicQueue]", own)
+def is_here(target: Target) -> bool:
+    """Whether the entry of the journal by which a blob leaves its part can put its messages into it."""
+    return not isinstance(target, DelayedMessages) and target.takes_moves
 
 
-def remote(vhost: VHost, route: StagedRoute) -> list[Target]:
-    """The queues whose log is elsewhere, and the exchanges that hold messages back."""
-    held_back = [vhost.delayed[name] for name in route.delayed if name in vhost.delayed]
-    return [*_proxies(route), *held_back]
+def recognises(targets: Sequence[Target]) -> bool:
+    """Whether all of these drop what the app has given them before."""
+    return all(not isinstance(each, DelayedMessages) and _recognises(each) for each in targets)
 
 
-def _proxies(route: StagedRoute) -> list[QueueProxy]:
-    return cast("list[QueueProxy]", [queue for queue in route.queues if not queue.writes.is_local])
+def _recognises(queue: Queue) -> bool:
+    if _is_of_a_stream(queue):
+        return True
+    return not queue.writes.is_local and cast("QueueProxy", queue).recognises_producers and not refuses(queue)
 
 
-def recognises(route: StagedRoute) -> bool:
-    """Whether whatever is elsewhere drops what the app has given it before."""
-    return not route.delayed and all(
-        _is_of_a_stream(queue) or (queue.recognises_producers and not refuses(queue)) for queue in _proxies(route)
-    )
-
-
-def _is_of_a_stream(queue: QueueProxy) -> bool:
+def _is_of_a_stream(queue: Queue) -> bool:
     """Whether its messages are in a stream, which is this one or another."""
     return queue.keeps_messages or queue.passes_on
 

@@ -135,7 +135,8 @@ class QueueType:
     policies can set; one that sets something else does not apply. own_arguments: by which a declaration is compared,
     besides those of declaration.py. lives_in_groups: its queues are in the logs of the groups of all nodes; otherwise
     each lives on one node, its home. since: the level of the cluster (links/levels.py) from which on they can be
-    declared. may_move: one can come to live at another home. inspected_as: what `amqp-broker inspect` calls its queues.
+    declared. may_move: one can come to live at another home. is_source: queues may be
+    made of one. inspected_as: what `amqp-broker inspect` calls its queues.
     """
 
     name: ClassVar[str]
@@ -145,6 +146,7 @@ class QueueType:
     lives_in_groups: ClassVar[bool] = False
     since: ClassVar[int] = FIRST
     may_move: ClassVar[bool] = False
+    is_source: ClassVar[bool] = False
     inspected_as: ClassVar[str]
 
     def __init__(self, host: TypeHost) -> None:

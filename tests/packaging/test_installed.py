@@ -2,7 +2,7 @@
 `exchanges` and `octets` of its own everything of ours runs, and so does everything of theirs.
 
 From a wheel and from an sdist, compiled and plain: each takes minutes, to compile and with Spark, and is for
-`make package-test`. A plain wheel without Spark is for every run.
+`make package-test`.
 """
 
 from __future__ import annotations

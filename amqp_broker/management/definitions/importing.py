@@ -42,9 +42,9 @@ from amqp_broker.queue_types.register import (
     QUEUE_TYPES,
     asked_type,
     lives_in_groups,
+    type_named,
 )
 from amqp_broker.queue_types.stream.arguments import COMPACT, PARTITIONS
-from amqp_broker.queue_types.stream.type import StreamType
 from amqp_broker.turn.letting_go import SLICE, let_go
 from amqp_broker.vhosts.policies import PolicyError, check_policy
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
@@ -497,7 +497,7 @@ class Importer:
         """The stream that a queue is made of."""
         name = QUEUE_TYPES[type_name].made_of(arguments)
         source = self._state.queue(vhost, name) if name is not None else None
-        if name is not None and (source is None or source.type != StreamType.name):
+        if name is not None and (source is None or not type_named(source.type).is_source):
             entry.error(f"arguments.{SOURCE}", f"there is no stream '{name}': it has to be in the definitions too")
         if source is not None and decode_table(source.arguments_raw).get(COMPACT) is True:
             entry.error(f"arguments.{SOURCE}", f"stream '{name}' is compacted: there are no queues over such ones")

@@ -40,6 +40,7 @@ class StreamType(GroupType):
     """_parts: by virtual host and name, the partitions of those that have some."""
 
     name = "stream"
+    is_source = True
     policy_kind = "streams"
     policy_keys = keys(
         "max-length-bytes", "consumer-timeout", "queue-leader-locator", "max-age", "stream-max-segment-size-bytes",
