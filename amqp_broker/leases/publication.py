@@ -206,18 +206,19 @@ class Publication:
 
     def _find_heirs(self, vhost: VHost) -> bool:
         """Whether all that have yet to get a message may be given it: none is held because its home changes. One that
-        has moved meanwhile gives way to the queue that has taken its place."""
+        has moved meanwhile gives way to the queue that has taken its place, one that is gone to nobody."""
         queues = vhost.queues
-        for left in self._left:
-            for number, target in enumerate(left):
-                heir = None if isinstance(target, DelayedMessages) else queues.get(target.name)
-                if heir is None:
-                    continue
-                if heir.writes.is_held:
-                    self._rest(_HELD_MS)
-                    return False
-                if heir is not target:
-                    left[number] = heir
+        for place, left in enumerate(self._left):
+            found: list[Target] = []
+            for target in left:
+                if isinstance(target, DelayedMessages):
+                    found.append(target)
+                elif (heir := queues.get(target.name)) is not None:
+                    if heir.writes.is_held:
+                        self._rest(_HELD_MS)
+                        return False
+                    found.append(heir)
+            self._left[place] = found
         return True
 
     def _follow(self) -> int:
@@ -300,8 +301,6 @@ class Publication:
             for target in targets:
                 if isinstance(target, DelayedMessages):
                     target.add(message, self._service.now, _Fate(self, place, [target]))
-                elif target.is_deleted:
-                    continue
                 elif target.writes.is_local:
                     if target.publish(message, None, False, self._service.now) == PublishOutcome.REFUSED:
                         self._left[place].append(target)

@@ -38,6 +38,25 @@ def test_a_queue_that_is_held_gets_it_when_it_is_released(service: ServiceOnNode
     assert vhost.queues["q"].message_count() == 2
 
 
+def test_a_queue_that_is_deleted_while_it_is_held_gets_nothing(service: ServiceOnNode) -> None:
+    service.declare("other")
+    stage(service, [b"one", b"two"])
+    broker = service.driver.node.broker
+    vhost = broker.vhosts["/"]
+    held = broker.held.hold(vhost, vhost.queues["q"], "n1")
+    name = service.send("txn.commit", b'{"app": "a", "epoch": 0, "attempts": {"0": 1}}')
+    for _ in range(20):
+        service.wait(10)
+    assert service.answer(name) is None
+    broker.forget_queue(vhost, held)
+    for _ in range(20):
+        service.wait(10)
+    answer = service.answer(name)
+    assert answer is not None
+    assert answer.fields["done"]
+    assert "q" not in vhost.queues
+
+
 OLD, NEW, THIRD = "n1/1", "n1/2", "n1"
 
 
