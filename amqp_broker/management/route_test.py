@@ -23,6 +23,7 @@ from amqp_broker.protocol.errors import EncodeError
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.protocol.properties import encode_properties
 from amqp_broker.queue_types.remote.counts import RemoteCounts
+from amqp_broker.turn.gradual_table import GradualTable
 from amqp_broker.turn.task import Steps
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.delayed import delay_of
@@ -45,7 +46,7 @@ MOST_TRIED = 2000
 #: So many bindings are tried, and queues looked at, in one slice.
 _SLICE = 16
 #: So many destinations are handed on, and bindings passed over, in one slice.
-_HANDED = 128
+_HANDED = 64
 #: Properties that a type of exchange may look at.
 _PROPERTIES = ("message_id", "correlation_id", "app_id", "type", "user_id", "reply_to")
 
@@ -174,7 +175,7 @@ class Walk:
     there. left_out: so many exchanges on its way are not shown."""
 
     def __init__(self, vhost: VHost, asked: Asked) -> None:
-        self.queues: dict[str, None] = {}
+        self.queues: GradualTable[str, None] = GradualTable()
         self.delayed: list[str] = []
         self.left_out = 0
         self._router = vhost.router
@@ -216,7 +217,7 @@ class Walk:
     def _reached_by(self, entry: ExchangeEntry, waits: bool) -> Steps:
         """Its result: what is behind an exchange for this message, each once, in order; the names of those queues that
         are shown; those of the exchanges."""
-        reached: dict[Destination, None] = {}
+        reached: GradualTable[Destination, None] = GradualTable()
         queues: list[str] = []
         following: list[str] = []
         if waits:
@@ -239,7 +240,7 @@ class Walk:
         return reached, queues, following
 
 
-def _bindings_of(entry: ExchangeEntry, reached: dict[Destination, None], asked: Asked) -> Steps:
+def _bindings_of(entry: ExchangeEntry, reached: GradualTable[Destination, None], asked: Asked) -> Steps:
     """Its result: bindings that match, and some of those that do not; and how many there are altogether."""
     exchange = entry.exchange
     matched, count = JsonChunks("[]"), 0
@@ -263,7 +264,7 @@ def _bindings_of(entry: ExchangeEntry, reached: dict[Destination, None], asked: 
     }  # fmt: skip
 
 
-def _others(entry: ExchangeEntry, reached: dict[Destination, None], asked: Asked) -> Steps:
+def _others(entry: ExchangeEntry, reached: GradualTable[Destination, None], asked: Asked) -> Steps:
     """Its result: bindings that do not match, and from where on there may be more, None where all were tried. Where
     bindings to something else come meanwhile, or the last of one goes, it ends there."""
     exchange = entry.exchange

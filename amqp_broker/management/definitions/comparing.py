@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from amqp_broker.management.definitions.exporting import export_items
 from amqp_broker.management.written_json import JsonChunks, encode_value
-from amqp_broker.turn.letting_go import let_go
+from amqp_broker.turn.gradual_table import GradualTable
 
 if TYPE_CHECKING:
     from amqp_broker.management.definitions.importing import Importer
@@ -75,8 +75,8 @@ class Comparison:
         for category in _KEYS:
             if category not in had:
                 continue
-            before: dict[Key, JsonObject] = {}
-            after: dict[Key, JsonObject] = {}
+            before: GradualTable[Key, JsonObject] = GradualTable()
+            after: GradualTable[Key, JsonObject] = GradualTable()
             for items, found in ((had[category], before), (has[category], after)):
                 for number, item in enumerate(items):
                     if item is not None:
@@ -85,16 +85,19 @@ class Comparison:
                         yield None
             if category == "bindings":  # a draft has none but those that come
                 for number, (key, item) in enumerate(before.items()):
-                    after.setdefault(key, item)
+                    if key not in after:
+                        after[key] = item
                     if number % _SLICE == 0:
                         yield None
             yield from self._compare(category, before, after)
-            yield from let_go(before)
-            yield from let_go(after)
+            yield from before.let_go()
+            yield from after.let_go()
 
-    def _compare(self, category: str, before: dict[Key, JsonObject], after: dict[Key, JsonObject]) -> Iterator[None]:
+    def _compare(
+        self, category: str, before: GradualTable[Key, JsonObject], after: GradualTable[Key, JsonObject]
+    ) -> Iterator[None]:
         listed = self._definitions.get(category) or []
-        places: dict[Key, int] = {}
+        places: GradualTable[Key, int] = GradualTable()
         for number, item in enumerate(listed):
             places[self._key(category, item)] = number
             if number % _SLICE == 0:
@@ -110,7 +113,7 @@ class Comparison:
                 self._add(CONFLICT, category, key, places[key], item, listed[places[key]])
             if number % _SLICE == 0:
                 yield None
-        yield from let_go(places)
+        yield from places.let_go()
 
     def _is_of_vhost(self, category: str, key: Key) -> bool:
         """Limits of a virtual host may stand with it in the file."""
