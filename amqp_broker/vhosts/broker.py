@@ -17,7 +17,7 @@ from amqp_broker.auth.hashing import Hashing
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords, quick_hash
 from amqp_broker.links.levels import WORKERS
 from amqp_broker.metadata import commands
-from amqp_broker.metadata.entities import QueueRecord
+from amqp_broker.metadata.entities import DEFAULT_TYPE, QueueRecord
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.queue_ids import DELAY_IDS, TRANSIENT_IDS, delay_id
 from amqp_broker.metadata.stored_groups import METADATA_GROUP
@@ -26,7 +26,7 @@ from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.queue_type import Definition, LeaseWatch, QueueType
-from amqp_broker.queue_types.register import DEFAULT_TYPE, make_types, type_named
+from amqp_broker.queue_types.register import make_types, type_named
 from amqp_broker.resources.page_check import PageCheck, page_checks
 from amqp_broker.routing.dead_letters import DeadLetters
 from amqp_broker.routing.delays import DelayedMessages
