@@ -131,6 +131,8 @@ _READERS: dict[str, tuple[str, Callable[[str, object], object]]] = {
     "x-delivery-limit": ("delivery_limit", lambda k, v: read_integer(k, v, -1, None)),
     "x-lease-expires": ("lease_expires", lambda k, v: read_integer(k, v, 1, MAX_TIME_MS)),
 }
+#: Arguments that are read for every type of queue that keeps its messages until they are acknowledged.
+OF_ALL_QUEUES = tuple(_READERS)
 
 
 def read_fields(arguments: Mapping[str, object]) -> dict[str, object]:

@@ -52,7 +52,9 @@ from queues.sums import QueueSums
 from queues.timers import Timer, Timers
 
 if TYPE_CHECKING:
+    from queues.holder import Holder
     from queues.lease_source import LeaseSource
+    from queues.ready import Ready
 
 if not cython.compiled:
     from queues.message import make_entry
@@ -81,9 +83,6 @@ class ClassicQueue(QueueRules):
     Since the start, messages: published, delivered (to be acknowledged: to consumers, to basic.get and into leases),
     auto_acked (delivered, and settled by that), redelivered (of both), settled_count (gone, whatever the way).
     """
-
-    has_pages = True
-    takes_moves = True
 
     def __init__(
         self,
@@ -164,6 +163,18 @@ class ClassicQueue(QueueRules):
         sums.acked += self.settled_count - self.auto_acked - self.unconsumed - self.fetched_no_ack
         self.add_gets(sums)
         self.add_drops(sums)
+
+    def holders(self) -> list[Holder]:
+        """See Queue: and its lease groups."""
+        return [self.ready, *groups_of(self)]
+
+    def idle_ready(self) -> Ready | None:
+        """See Queue."""
+        return None if self.dispatcher.consumers else self.ready
+
+    def move_target(self) -> ClassicQueue:
+        """See Queue."""
+        return self
 
     def held_entries(self) -> Iterator[Entry]:
         """See QueueRules: those with a durable copy first, which the queue itself knows."""

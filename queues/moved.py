@@ -14,12 +14,15 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import cython
 
 from queues.message import Message
 from queues.store import MOVED, MessageStore
+
+if TYPE_CHECKING:
+    from queues.consumer import Consumer
 
 if not cython.compiled:
     from queues.page import put_message
@@ -27,6 +30,25 @@ if not cython.compiled:
 _IS_REDELIVERED = 1
 _HAS_OCTETS = 2
 _MOST_PLACES = 65_535
+
+
+class MoveTarget(Protocol):
+    """A queue that messages can be moved into. next_sequence: what the next one is there."""
+
+    queue_id: int
+    is_durable: bool
+    next_sequence: int
+
+    def expiry_of(self, message: Message, now: int) -> int:
+        """When a message expires there that comes now, 0 for never."""
+
+    def taker(self) -> Consumer | None:
+        """The consumer who gets what comes now, None where it has to wait."""
+
+    def enqueue(
+        self, message: Message, expires_at: int, journal_segment: int, taker: Consumer | None, now: int
+    ) -> None:
+        """It has the message, whose entry in the journal, if it needs one, was written: `add_for`."""
 
 
 class Move:

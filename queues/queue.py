@@ -29,6 +29,13 @@ Fetched = Callable[[Exception | None, Any, int], None]
 Tallied = Callable[[Exception | None, int], None]
 
 
+class Replicas(NamedTuple):
+    """Which nodes have the log that a queue lies in. leader: "" while none is known to lead it."""
+
+    leader: str
+    members: tuple[str, ...]
+
+
 class Departure(Protocol):
     """A consumer that gets nothing more, and of which the queue's log does not know yet that it has left. unseen: how
     many messages waited for it, which go back."""
@@ -37,6 +44,7 @@ class Departure(Protocol):
 
     def tell(self) -> None:
         """The log is told."""
+
 
 class Held(NamedTuple):
     """A message that a consumer holds. node, number: whose consumer it is, and that node's number of it. since: when it
@@ -51,8 +59,11 @@ class Held(NamedTuple):
 
 if TYPE_CHECKING:
     from queues.dispatcher import Dispatcher
+    from queues.holder import Holder
     from queues.lease_source import LeasedAt, LeaseSource
+    from queues.moved import MoveTarget
     from queues.peeking import PeekSteps, PeekWish
+    from queues.ready import Ready
     from queues.sizes import QueueSizes
     from queues.stream.source import StreamSource
 
@@ -63,10 +74,10 @@ class Queue:
     counts_returns: a message that came back says how often, in a header. declaration, last_used, had_consumers: what
     the virtual host keeps about it. writes: the queues whose messages are written with its own. return_window: so many
     may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number. home: the node that
-    has its messages and counts them, "" where this one does. has_pages: what is ready here can be brought to the disk.
-    takes_moves: an entry of the journal may take messages out of another queue and put them into it (queues/moved.py).
-    keeps_messages: what is acknowledged stays, so it is never empty, and nobody holds a message for too long.
-    passes_on: it has no messages of its own, and what is published to it goes to the queue that has them.
+    has its messages and counts them, "" where this one does. recognises_producers: it drops what a producer has given
+    it before, by the producer's numbers. keeps_messages: what is acknowledged stays, so it is never empty, and nobody
+    holds a message for too long. passes_on: it has no messages of its own, and what is published to it goes to the
+    queue that has them.
     fetched, fetched_no_ack, fetched_nothing: how often basic.get was answered on this node, and how.
 
     Deliveries are `Any` here because each type of queue gets its own kind of them back.
@@ -74,8 +85,7 @@ class Queue:
 
     return_window = 0
     home = ""
-    has_pages = False
-    takes_moves = False
+    recognises_producers = False
     keeps_messages = False
     passes_on = False
 
@@ -199,6 +209,14 @@ class Queue:
         """The nodes that can read what it keeps, where this one cannot; none where it can."""
         return ()
 
+    def is_reachable(self) -> bool:
+        """Whether the node that has its messages can be asked, as far as this one sees."""
+        return True
+
+    def replicas(self) -> Replicas | None:
+        """Who has its log; None where its messages are in none, but on one node."""
+        return None
+
     def described_at(self) -> str:
         """The node that is asked for all that is shown of it, "" where this one knows."""
         return self.home
@@ -236,6 +254,17 @@ class Queue:
         """Whether it is to go with its last consumer, and has none, as far as that is for this node to see."""
         return bool(self.declaration.is_auto_delete) and not self.is_deleted and not self.consumer_count()
 
+    # -- memory --------------------------------------------------------------------------------------------------------
+
+    def holders(self) -> Sequence[Holder]:
+        """What of it is in this node's RAM and can be brought to the disk."""
+        return ()
+
+    def idle_ready(self) -> Ready | None:
+        """Its ready messages, of which the head can be brought to the disk as well, as there is no consumer to want it;
+        None where there is one, or they are not in this node's RAM."""
+        return None
+
     # -- publishing ----------------------------------------------------------------------------------------------------
 
     def publish(self, message: Message, receipt: Any, is_again: bool, now: int) -> int:
@@ -243,6 +272,11 @@ class Queue:
         where nobody asks. is_again: it was published before, and comes back from a dead letter or a delay: no duplicate
         of itself."""
         raise NotImplementedError
+
+    def move_target(self) -> MoveTarget | None:
+        """What an entry of the journal can put messages into that it takes out of another queue (queues/moved.py); None
+        where that cannot be."""
+        return None
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
@@ -323,6 +357,10 @@ class Queue:
         refused or put back."""
 
     # -- it moves ------------------------------------------------------------------------------------------------------
+
+    def itself(self) -> Queue:
+        """The queue that is meant, where this one stands for it while it moves."""
+        return self
 
     def part_with_all(self) -> list[object]:
         """Another queue takes its place, which has all that it holds: nobody stands in it any more, and what comes back

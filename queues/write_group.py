@@ -20,6 +20,13 @@ class WriteGroup:
         """A message for some of its queues, in order. Returns a PublishOutcome. See Queue.publish."""
         raise NotImplementedError
 
+    def publish_numbered(
+        self, message: Message, queues: list[Any], producer: bytes, number: int, receipt: Any
+    ) -> None:
+        """The same, of a producer that may give it again under this number: a queue that `recognises_producers` drops
+        it then. Of a group that is not local."""
+        raise NotImplementedError
+
     def written_at(self) -> str:
         """The other process that writes what is published here; "" for none, or where nobody knows."""
         return ""

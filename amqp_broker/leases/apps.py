@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from amqp_broker.leases.service import Leases
-    from amqp_broker.resources.paging_out import Holder
+    from queues.holder import Holder
     from queues.recovery import RecoveredQueue
 
 log = logging.getLogger("amqp_broker")

@@ -41,21 +41,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 from amqp_broker.leases.app import App, Part
 from amqp_broker.leases.app_note import Position
 from amqp_broker.leases.blob import BlobReader
 from amqp_broker.leases.staged_routes import StagedRoutes
-from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
 from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
 from amqp_broker.routing.delays import DelayedMessages
 from queues.arguments import Overflow
 from queues.message import Message
-from queues.moved import Move
+from queues.moved import Move, MoveTarget
 from queues.outcomes import PublishOutcome
 from queues.page import AddressBook
-from queues.quorum.commands import Enqueue
 from queues.quorum.effects import Refusal
 from queues.quorum.reader import octets_of
 from queues.stream.commands import MoveGroup
@@ -64,10 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amqp_broker.leases.service import Leases
-    from amqp_broker.queue_types.proxy.command_sink import CommandSink
-    from amqp_broker.queue_types.proxy.queue import QueueProxy
     from amqp_broker.routing.vhost import VHost
-    from queues.classic import ClassicQueue
     from queues.queue import Queue
     from queues.write_group import WriteGroup
 
@@ -296,8 +291,8 @@ class Publication:
         self._is_submitting = True
         for place, targets in places:
             message = blob[place]
-            by_sink: dict[tuple[CommandSink, bool], list[QueueProxy]] = {}
-            by_stream: dict[WriteGroup, list[QueueProxy]] = {}
+            by_group: dict[tuple[WriteGroup, bool], list[Queue]] = {}
+            by_stream: dict[WriteGroup, list[Queue]] = {}
             for target in targets:
                 if isinstance(target, DelayedMessages):
                     target.add(message, self._service.now, _Fate(self, place, [target]))
@@ -306,17 +301,15 @@ class Publication:
                         self._left[place].append(target)
                         self._rest()
                 elif _is_of_a_stream(target):
-                    by_stream.setdefault(target.writes, []).append(cast("QueueProxy", target))
+                    by_stream.setdefault(target.writes, []).append(target)
                 else:
-                    proxy = cast("QueueProxy", target)
-                    by_sink.setdefault((proxy.sink, refuses(proxy)), []).append(proxy)
+                    by_group.setdefault((target.writes, refuses(target)), []).append(target)
             for queues in by_stream.values():  # once, however many of its queues are meant
                 fate = _StreamFate(_Fate(self, place, queues), self._sender, first + place)
                 queues[0].publish(message, fate, True, self._service.now)
-            for (sink, may_refuse), queues in by_sink.items():
+            for (writes, may_refuse), queues in by_group.items():
                 producer = b"" if may_refuse else self._producer
-                enqueue = enqueue_for(queues, message, producer, first + place)
-                sink.submit(enqueue, _Fate(self, place, queues))
+                writes.publish_numbered(message, queues, producer, first + place, _Fate(self, place, queues))
         self._is_submitting = False
 
     def completed(self, place: int, targets: Sequence[Target], refusal: Refusal | None) -> None:
@@ -344,14 +337,14 @@ class Publication:
         """The blob leaves its part, and its messages are in the queues of this node."""
         store, now, sequence = vhost.store, self._service.now, self._sequence
         blob = [
-            (message, [cast("ClassicQueue", each) for each in left if not each.is_deleted])
+            (message, [into for each in left if not each.is_deleted and (into := move_target(each)) is not None])
             for message, left in zip(self._blob or [], self._left, strict=True)
         ]
         for queue in dict.fromkeys(queue for _, queues in blob for queue in queues if queue.is_durable):
             store.segment(queue)
         segment = store.journal.current_segment
         move = Move(store, part.queue)
-        planned: dict[ClassicQueue, int] = {}
+        planned: dict[MoveTarget, int] = {}
         for message, queues in blob:
             places = []
             for queue in queues:
@@ -376,9 +369,14 @@ class Publication:
                 queue.enqueue(message, queue.expiry_of(message, now), place, queue.taker(), now)
 
 
+def move_target(target: Target) -> MoveTarget | None:
+    """As what the entry of the journal by which a blob leaves its part can put its messages into it."""
+    return None if isinstance(target, DelayedMessages) else target.move_target()
+
+
 def is_here(target: Target) -> bool:
-    """Whether the entry of the journal by which a blob leaves its part can put its messages into it."""
-    return not isinstance(target, DelayedMessages) and target.takes_moves
+    """Whether that entry can put messages into it."""
+    return move_target(target) is not None
 
 
 def recognises(targets: Sequence[Target]) -> bool:
@@ -389,7 +387,7 @@ def recognises(targets: Sequence[Target]) -> bool:
 def _recognises(queue: Queue) -> bool:
     if _is_of_a_stream(queue):
         return True
-    return not queue.writes.is_local and cast("QueueProxy", queue).recognises_producers and not refuses(queue)
+    return queue.recognises_producers and not refuses(queue)
 
 
 def _is_of_a_stream(queue: Queue) -> bool:
@@ -402,15 +400,3 @@ def refuses(queue: Queue) -> bool:
     settings = queue.settings
     is_limited = settings.max_length is not None or settings.max_length_bytes is not None
     return bool(is_limited and settings.overflow is not Overflow.DROP_HEAD)
-
-
-def enqueue_for(queues: list[QueueProxy], message: Message, producer: bytes, sequence: int) -> Enqueue:
-    """The command for one sink: with the marks that the publisher has given the message, or with the app's."""
-    for queue in queues:
-        if not queue.is_prepared:
-            queue.prepare()
-    wants_id = any(queue.knows_message_ids for queue in queues)
-    marked = marked_enqueue(tuple(queue.queue_id for queue in queues), message, wants_id)
-    if marked.producer or not producer:
-        return marked
-    return Enqueue(marked.queue_ids, message, producer, sequence, marked.message_id)

@@ -49,6 +49,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "queue.peek": MANAGEMENT,
     "node": MONITORING,
     "route.test": MANAGEMENT,
+    "queue.types": VIEWER,
     "quorum.view": VIEWER,
     "stream.stat": VIEWER,
     "stream.find": VIEWER,
@@ -65,8 +66,8 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
 LOOKING: Final = frozenset({
     "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
     "definitions.export", "cluster.status", "audit.page", "node.guard",
-    "definitions.diff", "policy.preview", "stream.stat", "stream.find", "queue.homes", "quorum.view", "route.test",
-    "tap.list", "tap.read",
+    "definitions.diff", "policy.preview", "stream.stat", "stream.find", "queue.homes", "queue.types", "quorum.view",
+    "route.test", "tap.list", "tap.read",
 })  # fmt: skip
 #: Verbs whose steps may wait for what clients do: they look, however much there is. Those that act do not wait.
 PATIENT: Final = LOOKING | {"queue.peek"}

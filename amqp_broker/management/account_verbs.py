@@ -15,7 +15,8 @@ from amqp_broker.management.definitions.importing import DEFAULT_ALGORITHM, NOT_
 from amqp_broker.management.refused import NOT_AUTHORISED, Refused, not_found, precondition
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.access import ADMINISTRATOR
-from amqp_broker.queue_types.register import DEFAULT_TYPE, QUEUE_TYPES
+from amqp_broker.metadata.entities import DEFAULT_TYPE
+from amqp_broker.queue_types.register import QUEUE_TYPES
 from amqp_broker.turn.task import Steps
 
 if TYPE_CHECKING:

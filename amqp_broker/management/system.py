@@ -34,6 +34,7 @@ from amqp_broker.management.objects.pages import Pages
 from amqp_broker.management.peek_verb import PeekVerb
 from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.policy_verbs import PolicyVerbs
+from amqp_broker.management.queue_types_verb import QueueTypesVerb
 from amqp_broker.management.quorum_view import QuorumView
 from amqp_broker.management.refused import BAD_REQUEST, Refused
 from amqp_broker.management.rehome_verb import RehomeVerb
@@ -134,6 +135,7 @@ class System:
             **AtWorker0(broker, peers, self.cluster.verbs).verbs,
             **GroupVerbs(broker.metadata, replication, membership, groups).verbs,
             **RehomeVerb(rehoming).verbs,
+            **QueueTypesVerb().verbs,
         }
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None:

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from amqp_broker.metadata.entities import DESTINATION_KINDS, BindingRecord
+from amqp_broker.metadata.entities import DEFAULT_TYPE, DESTINATION_KINDS, BindingRecord
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 
 Command = JsonObject
@@ -252,7 +252,7 @@ def put_vhost(
     *,
     description: str = "",
     tags: Iterable[str] = (),
-    default_queue_type: str = "classic",
+    default_queue_type: str = DEFAULT_TYPE,
     tracing: bool = False,
 ) -> Command:
     """Creates a vhost with its predeclared exchanges, or changes what describes it."""
@@ -373,7 +373,7 @@ def declare_queue(
     name: str,
     queue_id: int,
     *,
-    type_name: str = "classic",
+    type_name: str = DEFAULT_TYPE,
     auto_delete: bool = False,
     arguments_raw: bytes = b"",
     durable: bool = True,

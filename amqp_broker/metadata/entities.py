@@ -14,6 +14,8 @@ from exchanges.bindings import EXCHANGE, QUEUE
 from exchanges.registry import PREDECLARED
 
 DESTINATION_KINDS: Final = (QUEUE, EXCHANGE)
+#: The type of a queue that is declared without one, in a virtual host that says nothing.
+DEFAULT_TYPE: Final = "classic"
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 
 
@@ -24,7 +26,7 @@ class VHost(NamedTuple):
     name: str
     description: str = ""
     tags: tuple[str, ...] = ()
-    default_queue_type: str = "classic"
+    default_queue_type: str = DEFAULT_TYPE
     tracing: bool = False
     limits: Mapping[str, int] = _NO_LIMITS
     is_protected: bool = False
@@ -109,7 +111,7 @@ class QueueRecord(NamedTuple):
     vhost: str
     name: str
     queue_id: int
-    type: str = "classic"
+    type: str = DEFAULT_TYPE
     auto_delete: bool = False
     arguments_raw: bytes = b""
     durable: bool = True

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.errors import ChannelException, inequivalent
+from amqp_broker.metadata.entities import DEFAULT_TYPE
 from amqp_broker.protocol.fields import KIND_NAMES, Table
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class QueueDeclaration:
     owner: Owner | None
     arguments: Table
     vhost: str
-    type: str = "classic"
+    type: str = DEFAULT_TYPE
     part_of: str = ""
 
     @property

@@ -181,6 +181,10 @@ class HeldQueue(Queue):
         """See Queue."""
         return self.real.sizes()
 
+    def is_reachable(self) -> bool:
+        """See Queue."""
+        return self.real.is_reachable()
+
     def is_abandoned(self) -> bool:
         """See Queue: it is none that goes with its last consumer."""
         return False
@@ -190,6 +194,10 @@ class HeldQueue(Queue):
     def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
         """See Queue."""
         return self.held_writes.publish(message, [self], receipt, is_again, now)
+
+    def itself(self) -> Queue:
+        """See Queue."""
+        return self.real
 
     def part_with_all(self) -> list[object]:
         """See Queue."""
@@ -212,8 +220,3 @@ class HeldQueue(Queue):
     def count_for_certain(self, then: Done) -> None:
         """See Queue."""
         then(self._refusal())
-
-
-def real_of(queue: Queue) -> Queue:
-    """The queue itself, where another stands for it."""
-    return queue.real if isinstance(queue, HeldQueue) else queue

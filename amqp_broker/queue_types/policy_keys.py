@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from amqp_broker.protocol.json_values import JsonValue
 from queues.quorum.arguments import LEADER_LOCATORS
 
 #: What a value should be, None where it is that.
@@ -20,10 +21,12 @@ _MAX_AGE: Final = re.compile(r"0*[1-9][0-9]{0,18}[YMDhms]", re.ASCII)
 
 
 class PolicyKey(NamedTuple):
-    """One key of a definition. for_operators: an operator policy may set it, too."""
+    """One key of a definition. for_operators: an operator policy may set it, too. example: a value that a form may
+    begin with; None: forms do not propose the key."""
 
     expects: Expects
     for_operators: bool = False
+    example: JsonValue = None
 
 
 def at_least(least: int) -> Expects:
@@ -71,15 +74,17 @@ def _anything(_: object) -> str | None:
 
 
 KEYS: Final[Mapping[str, PolicyKey]] = {
-    "message-ttl": PolicyKey(at_least(0), for_operators=True),
-    "expires": PolicyKey(at_least(1), for_operators=True),
-    "max-length": PolicyKey(at_least(0), for_operators=True),
-    "max-length-bytes": PolicyKey(at_least(0), for_operators=True),
-    "overflow": PolicyKey(one_of("drop-head", "reject-publish", "reject-publish-dlx"), for_operators=True),
-    "dead-letter-exchange": PolicyKey(_text),
-    "dead-letter-routing-key": PolicyKey(_text),
+    "message-ttl": PolicyKey(at_least(0), for_operators=True, example=60_000),
+    "expires": PolicyKey(at_least(1), for_operators=True, example=1_800_000),
+    "max-length": PolicyKey(at_least(0), for_operators=True, example=1000),
+    "max-length-bytes": PolicyKey(at_least(0), for_operators=True, example=1_048_576),
+    "overflow": PolicyKey(
+        one_of("drop-head", "reject-publish", "reject-publish-dlx"), for_operators=True, example="reject-publish"
+    ),
+    "dead-letter-exchange": PolicyKey(_text, example=""),
+    "dead-letter-routing-key": PolicyKey(_text, example=""),
     "dead-letter-strategy": PolicyKey(one_of("at-most-once", "at-least-once")),
-    "delivery-limit": PolicyKey(at_least(-1), for_operators=True),
+    "delivery-limit": PolicyKey(at_least(-1), for_operators=True, example=20),
     "delayed-retry-type": PolicyKey(one_of("disabled", "all", "failed", "returned")),
     "delayed-retry-min": PolicyKey(at_least(1)),
     "delayed-retry-max": PolicyKey(at_least(1)),
@@ -93,7 +98,7 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
     "max-in-memory-length": PolicyKey(at_least(0), for_operators=True),
     "max-in-memory-bytes": PolicyKey(at_least(0), for_operators=True),
     "target-group-size": PolicyKey(at_least(1), for_operators=True),
-    "max-age": PolicyKey(_age),
+    "max-age": PolicyKey(_age, example="7D"),
     "stream-max-segment-size-bytes": PolicyKey(at_least(0)),
     "stream-filter-size-bytes": PolicyKey(between(16, 255)),
     "stream-tombstone-age": PolicyKey(_age),

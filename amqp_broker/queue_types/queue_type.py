@@ -20,7 +20,7 @@ from queues.arguments import ArgumentError, QueueArguments
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
     from amqp_broker.protocol.fields import Table
-    from amqp_broker.protocol.json_values import JsonObject
+    from amqp_broker.protocol.json_values import JsonObject, JsonValue
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from amqp_broker.queue_types.policy_keys import PolicyKey
     from amqp_broker.queue_types.quorum.group import QueueGroup
@@ -132,21 +132,25 @@ class QueueType:
     """A type of queue.
 
     name: in x-queue-type, in the metadata and in statistics. policy_kind: in `apply-to` of policies. policy_keys: what
-    policies can set; one that sets something else does not apply. own_arguments: by which a declaration is compared,
-    besides those of declaration.py. lives_in_groups: its queues are in the logs of the groups of all nodes; otherwise
+    policies can set; one that sets something else does not apply. arguments: what a declaration can say, each with a
+    value that a form may begin with, or None. own_arguments: by which a declaration is compared, besides those of
+    declaration.py. lives_in_groups: its queues are in the logs of the groups of all nodes; otherwise
     each lives on one node, its home. since: the level of the cluster (links/levels.py) from which on they can be
-    declared. may_move: one can come to live at another home. is_source: queues may be
-    made of one. inspected_as: what `amqp-broker inspect` calls its queues.
+    declared. may_move: one can come to live at another home. is_source: one is read
+    by offsets, and queues may be made of it. keeps_dead_letters: what it gives up stays with it until it is in its new
+    place. inspected_as: what `amqp-broker inspect` calls its queues.
     """
 
     name: ClassVar[str]
     policy_kind: ClassVar[str]
     policy_keys: ClassVar[Mapping[str, PolicyKey]]
+    arguments: ClassVar[Mapping[str, JsonValue]] = {}
     own_arguments: ClassVar[tuple[str, ...]] = ()
     lives_in_groups: ClassVar[bool] = False
     since: ClassVar[int] = FIRST
     may_move: ClassVar[bool] = False
     is_source: ClassVar[bool] = False
+    keeps_dead_letters: ClassVar[bool] = False
     inspected_as: ClassVar[str]
 
     def __init__(self, host: TypeHost) -> None:

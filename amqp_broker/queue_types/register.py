@@ -20,9 +20,6 @@ QUEUE_TYPES: dict[str, type[QueueType]] = {
     StreamType.name: StreamType,
 }
 
-#: What a queue is that is declared without a type, in a virtual host that says nothing.
-DEFAULT_TYPE = ClassicType.name
-
 _TYPE = "x-queue-type"
 
 

@@ -3,24 +3,15 @@ the most, and last the heads of queues that nobody consumes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, cast
-
-from queues.leases import groups_of
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.routing.vhost import VHost
-    from queues.classic import ClassicQueue
+    from queues.holder import Holder
     from queues.pager import Pager
-
-
-class Holder(Protocol):
-    """What has messages in RAM, and can bring them to the disk."""
-
-    def ram_page_bytes(self) -> int: ...
-
-    def page_out(self, want: int) -> int: ...
+    from queues.queue import Queue
 
 
 class PagingOut:
@@ -43,10 +34,7 @@ class PagingOut:
         """Free so many octets. Returns how many of them were not to be had."""
         pager = self._pager
         want = want_bytes - self._relieve_groups(want_bytes, keeps_heads=True)
-        paged = [queue for vhost in self._vhosts.values() for queue in vhost.queues.values() if queue.has_pages]
-        queues = cast("list[ClassicQueue]", paged)
-        sources: list[Holder] = [queue.ready for queue in queues]
-        sources += [group for queue in queues for group in groups_of(queue)]
+        sources = [holder for queue in self._queues() for holder in queue.holders()]
         sources += self._staged()
         sizes = [(source.ram_page_bytes(), index) for index, source in enumerate(sources)]
         for size, index in sorted(sizes, reverse=True):
@@ -56,16 +44,16 @@ class PagingOut:
         if want > 0 and pager.used + pager.others_bytes + pager.assembling > pager.budget_bytes:
             # Only heads are left, and those of very many queues fill any budget: who has no consumer can do without.
             want -= self._relieve_groups(want, keeps_heads=False)
-            sizes = [
-                (queue.ready.ram_head_bytes(), index)
-                for index, queue in enumerate(queues)
-                if not queue.dispatcher.consumers
-            ]
+            idle = [ready for queue in self._queues() if (ready := queue.idle_ready()) is not None]
+            sizes = [(ready.ram_head_bytes(), index) for index, ready in enumerate(idle)]
             for size, index in sorted(sizes, reverse=True):
                 if want <= 0 or not size:
                     break
-                want -= queues[index].ready.page_out(min(want, size), keeps_head=False)
+                want -= idle[index].page_out(min(want, size), keeps_head=False)
         return want
+
+    def _queues(self) -> Iterator[Queue]:
+        return (queue for vhost in self._vhosts.values() for queue in vhost.queues.values())
 
     def _relieve_groups(self, want_bytes: int, keeps_heads: bool) -> int:
         """The groups of quorum queues bring pages to the disk, those with most in RAM first. Returns what was freed."""

@@ -17,7 +17,7 @@ from amqp_broker.auth.hashing import Hashing
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords, quick_hash
 from amqp_broker.links.levels import WORKERS
 from amqp_broker.metadata import commands
-from amqp_broker.metadata.entities import QueueRecord
+from amqp_broker.metadata.entities import DEFAULT_TYPE, QueueRecord
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.queue_ids import DELAY_IDS, TRANSIENT_IDS, delay_id
 from amqp_broker.metadata.stored_groups import METADATA_GROUP
@@ -25,9 +25,8 @@ from amqp_broker.metadata.stream import Proposal
 from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.queue_types.declaration import QueueDeclaration
-from amqp_broker.queue_types.held_queue import HeldQueue, real_of
 from amqp_broker.queue_types.queue_type import Definition, LeaseWatch, QueueType
-from amqp_broker.queue_types.register import DEFAULT_TYPE, make_types, type_named
+from amqp_broker.queue_types.register import make_types, type_named
 from amqp_broker.resources.page_check import PageCheck, page_checks
 from amqp_broker.routing.dead_letters import DeadLetters
 from amqp_broker.routing.delays import DelayedMessages
@@ -415,7 +414,7 @@ class Broker:
         while queues:  # each is let go of in its slice
             queue = queues.popleft()
             queue_type = self._type_of(queue)
-            queue_type.vhost_deleted(real_of(queue))
+            queue_type.vhost_deleted(queue.itself())
             self.forget_queue(vhost, queue)
             if is_own and not queue.declaration.part_of:
                 self.count_deleted(queue)
@@ -579,9 +578,8 @@ class Broker:
     def forget_queue(self, vhost: VHost, queue: Queue) -> int:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
-        if isinstance(queue, HeldQueue):
-            self.held.release(queue, None)
-            queue = queue.real
+        self.held.release(queue, None)
+        queue = queue.itself()
         vhost.queues.pop(queue.name, None)
         vhost.queue_changed(queue.name)
         self.queue_count -= 1

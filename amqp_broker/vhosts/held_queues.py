@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.flow.reason import Reason
 from amqp_broker.queue_types.held_queue import HeldQueue, HeldWrites
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 _HELD = int(Reason.HELD)
 
 
+class _Held(NamedTuple):
+    """What stands for a queue, and the connections that wait."""
+
+    queue: HeldQueue
+    waiting: dict[OpenConnection, None]
+
+
 class HeldQueues:
     """writes: those of the queues that are held."""
 
@@ -38,7 +45,7 @@ class HeldQueues:
         self._journal = journal
         self._background = background
         self._clock = clock
-        self._waiting: dict[HeldQueue, dict[OpenConnection, None]] = {}
+        self._held: dict[Queue, _Held] = {}
         self._going_on: deque[OpenConnection] = deque()
         self._unsynced: deque[tuple[int, Receipt]] = deque()
         self._pauses: Pauses | None = None
@@ -51,7 +58,7 @@ class HeldQueues:
         """A queue is not used until it is released. home: where it lives now."""
         held = HeldQueue(queue, home)
         self.writes[held.held_writes] = None
-        self._waiting[held] = {}
+        self._held[held] = _Held(held, {})
         vhost.queues[queue.name] = held
         vhost.queue_changed(queue.name)
         return held
@@ -63,12 +70,12 @@ class HeldQueues:
             vhost.queue_changed(held.name)
             self.release(held, held.real)
 
-    def release(self, held: HeldQueue, queue: Queue | None) -> None:
-        """What was kept is for this queue, which is in the virtual host; None: for nobody. Of publishes there is what
-        one turn has brought, as publishers wait."""
-        waiting = self._waiting.pop(held, None)
-        if waiting is None:
-            return  # it was before
+    def release(self, present: Queue, queue: Queue | None) -> None:
+        """What was kept, if that was held, is for this queue, which is in the virtual host; None: for nobody. Of
+        publishes there is what one turn has brought, as publishers wait."""
+        if present not in self._held:
+            return
+        held, waiting = self._held.pop(present)
         del self.writes[held.held_writes]
         held.release(queue, self._complete_later, self._clock.now)
         if waiting and not self._going_on:
@@ -91,10 +98,10 @@ class HeldQueues:
         name = getattr(method, "queue", None)
         if name is None or self._pauses is None:
             return False
-        held = channel.vhost.find_queue(name or channel.last_queue or "")
-        if not isinstance(held, HeldQueue) or held not in self._waiting:
+        queue = channel.vhost.find_queue(name or channel.last_queue or "")
+        if queue is None or queue not in self._held:
             return False
-        self._waiting[held][channel.connection] = None
+        self._held[queue].waiting[channel.connection] = None
         self._pauses.pause(channel.connection, _HELD)
         return True
 

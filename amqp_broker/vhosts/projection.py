@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from amqp_broker.metadata.commands import Command, decode_arguments
 from amqp_broker.metadata.partitions import partition_name
 from amqp_broker.protocol.fields import decode_table
-from amqp_broker.queue_types.held_queue import HeldQueue
 from amqp_broker.queue_types.register import UnsupportedQueueType
 from amqp_broker.turn.task import Steps, Task
 from amqp_broker.vhosts.rehomed import take_place
@@ -182,7 +181,7 @@ class Projection:
                 record = self._metadata.queue(vhost.name, queue.name)
                 if not broker.is_recorded(queue) or (record is not None and record.queue_id == queue.queue_id):
                     continue
-                if record is not None and isinstance(queue, HeldQueue):
+                if record is not None and queue.writes.is_held:
                     take_place(broker, vhost, record, queue.queue_id)  # it was about to move, and has
                 else:
                     broker.forget_recorded_queue(vhost, queue.name, queue.queue_id)

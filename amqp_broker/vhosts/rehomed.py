@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from amqp_broker.queue_types.held_queue import HeldQueue, real_of
-
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
     from amqp_broker.routing.vhost import VHost
@@ -23,15 +21,14 @@ def take_place(broker: Broker, vhost: VHost, record: QueueRecord, queue_id: int)
     if present is None or present.queue_id != queue_id:
         broker.add_recorded_queue(vhost, record)
         return
-    queue = real_of(present)
+    queue = present.itself()
     consumers = deque(queue.part_with_all())
     broker.forget_queue(vhost, queue)
     broker.add_recorded_queue(vhost, record)
     for queue_type in broker.types.values():
         queue_type.forget(queue_id)
     heir = vhost.queues[record.name]
-    if isinstance(present, HeldQueue):
-        broker.held.release(present, heir)
+    broker.held.release(present, heir)
 
     def follow_some(now: int) -> bool:
         for _ in range(min(_FOLLOWING, len(consumers))):

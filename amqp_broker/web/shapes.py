@@ -165,7 +165,6 @@ CHANNEL: Final = Shape(
 VHOST: Final = Shape(
     "vhosts", by_name, LENGTHS, OCTETS, has_message_stats=True,
     defaults={
-        "cluster_state": {}, "default_queue_type": "classic", "description": "", "protected_from_deletion": False,
-        "tags": [], "tracing": False,
+        "cluster_state": {}, "description": "", "protected_from_deletion": False, "tags": [], "tracing": False,
     },
 )  # fmt: skip

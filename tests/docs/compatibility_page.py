@@ -17,9 +17,9 @@ from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.grammar import METHODS
 from amqp_broker.queue_types.classic.type import ClassicType
 from amqp_broker.queue_types.quorum.cursor_arguments import CURSOR_ARGUMENTS
+from amqp_broker.queue_types.quorum.type import QuorumType
 from amqp_broker.queue_types.stream.arguments import OWN_ARGUMENTS, parse_stream_arguments
 from queues import arguments
-from queues.arguments import RETRY_ARGUMENTS
 from queues.quorum.arguments import _OF_OTHER_TYPES
 from queues.quorum.arguments import parse_quorum_arguments as read_quorum_arguments
 from tests.docs.source_names import DOCS, ROOT
@@ -132,18 +132,7 @@ _VALUES: dict[str, object] = {
     "x-stream-compression": "zlib",
 }
 #: What quorum queues know besides.
-QUORUM_ARGUMENTS = (
-    "x-dead-letter-strategy",
-    "x-message-deduplication",
-    "x-deduplication-ttl",
-    "x-consumer-timeout",
-    *RETRY_ARGUMENTS,
-    "x-queue-leader-locator",
-    "x-quorum-initial-group-size",
-    "x-max-in-memory-length",
-    "x-max-in-memory-bytes",
-    *CURSOR_ARGUMENTS,
-)
+QUORUM_ARGUMENTS = tuple(name for name in QuorumType.arguments if name not in arguments.OF_ALL_QUEUES)
 #: Values that a stream takes, where others take the one above.
 _OF_STREAMS: dict[str, dict[str, object]] = {"x-stream-filter-size-bytes": {"x-stream-filter-size-bytes": 16}}
 _QUEUE_TYPE = "x-queue-type"

@@ -157,6 +157,7 @@ VERBS: dict[str, dict[str, Any]] = {
     "queues.rebalance": {},
     "queue.rehome": {"vhost": "/", "name": "q", "home": "n2"},
     "queue.homes": {},
+    "queue.types": {},
     "whoami": {"as_user": USER},
     "queue.peek": {"vhost": "/", "name": "q", "from": 0, "limit": 2, "filter": "exchange=x", "state": "ready"},
     "health": {},

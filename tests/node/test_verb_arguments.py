@@ -103,6 +103,7 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "queues.rebalance": ({}, {}),
     "queue.rehome": ({"name": "q", "home": "n4"}, {"vhost": _TEXT, "name": _TEXT, "home": _TEXT}),
     "queue.homes": ({"name": "q"}, {"vhost": _TEXT, "name": _TEXT}),
+    "queue.types": ({}, {}),
     "whoami": ({}, {"as_user": _TEXT}),
     "queue.peek": (
         {"vhost": "/", "name": "q"},

@@ -168,7 +168,8 @@ class LastValueType(QueueType):
 
     name = "last-value"
     policy_kind = "last_value_queues"
-    policy_keys = {**keys("message-ttl"), "history": PolicyKey(at_least(1))}  # noqa: RUF012
+    policy_keys = {**keys("message-ttl"), "history": PolicyKey(at_least(1), example=2)}  # noqa: RUF012
+    arguments = {"x-history": 2}  # noqa: RUF012
     own_arguments = ("x-history",)
     inspected_as = name
 

@@ -226,6 +226,8 @@ def test_management_lists_and_metrics_show_it_as_any_queue(tmp_path: Path, capsy
             for each in family.samples
             if each.labels.get("queue") == "shown"
         }
+        assert http.get("/v1/queue-types")["types"][-1]["name"] == "last-value"
+        assert "rabbit_last-value_queue" in text.partition("rabbitmq_global_messages_delivered_total")[2]
         assert samples["rabbitmq_queue_messages_ready", None] == 1
         assert samples["rabbitmq_queue_info", "rabbit_last-value_queue"] == 1
         assert http("DELETE", "/queues/%2F/shown").status == 204

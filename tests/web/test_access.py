@@ -33,6 +33,7 @@ TABLE = """
 /v1/queues/{vhost}/{queue}/homes GET:a
 /v1/queues/{vhost}/{queue}/rehome POST:a
 /v1/homes GET:a
+/v1/queue-types GET:m
 /v1/workers GET:o
 /v1/rebalance/classic-queues POST:a
 /v1/streams/{vhost}/{stream} GET:m

@@ -8,8 +8,6 @@ from amqp_broker.cli.admin.asking import add_url_options, asking, say, vhost_of,
 from amqp_broker.cli.admin.json_text import read_object
 from amqp_broker.cli.admin.listing import list_command
 
-_APPLY_TO = ("all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges")
-
 
 @click.group()
 def policy() -> None:
@@ -33,7 +31,10 @@ def _called(is_operator: bool) -> tuple[str, str, str]:
 @click.argument("pattern")
 @click.argument("definition")
 @click.option("--priority", metavar="N", type=int, default=0, help="Of those that match, the highest applies. [0]")
-@click.option("--apply-to", type=click.Choice(_APPLY_TO), default="all", show_default=True)
+@click.option(
+    "--apply-to", metavar="WHAT", default="all", show_default=True,
+    help="all, queues, exchanges, or queues of one type, as quorum_queues: the node says which there are.",
+)
 @_operator
 @vhost_option
 @add_url_options

@@ -32,7 +32,7 @@ for _command in (peek_command, move_command, replay_command, rehome_command):
 
 @queue.command("declare")
 @click.argument("name")
-@click.option("--type", "queue_type", metavar="TYPE", help="classic, quorum or stream. [the virtual host's default]")
+@click.option("--type", "queue_type", metavar="TYPE", help="Such as quorum or stream. [the virtual host's default]")
 @click.option("--transient", is_flag=True, help="Gone when the broker stops.")
 @click.option("--auto-delete", is_flag=True, help="Gone with its last consumer.")
 @arguments_option

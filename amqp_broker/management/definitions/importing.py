@@ -31,19 +31,13 @@ from amqp_broker.management.definitions.exporting import LIMITS_PARAMETER, OPERA
 from amqp_broker.management.definitions.reading import DefinitionsError, Entry
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
-from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord, QueueRecord
+from amqp_broker.metadata.entities import DEFAULT_TYPE, BindingRecord, ExchangeRecord, QueueRecord
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.partitions import partition_name
 from amqp_broker.protocol.fields import decode_table
 from amqp_broker.queue_types.queue_type import WrongProperty
 from amqp_broker.queue_types.quorum.cursor_arguments import SOURCE
-from amqp_broker.queue_types.register import (
-    DEFAULT_TYPE,
-    QUEUE_TYPES,
-    asked_type,
-    lives_in_groups,
-    type_named,
-)
+from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type, lives_in_groups, type_named
 from amqp_broker.queue_types.stream.arguments import COMPACT, PARTITIONS
 from amqp_broker.turn.letting_go import SLICE, let_go
 from amqp_broker.vhosts.policies import PolicyError, check_policy

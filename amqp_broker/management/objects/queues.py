@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from amqp_broker.channel.consumer import ChannelConsumer
 from amqp_broker.management.objects.channels import connection_details
@@ -16,7 +16,6 @@ from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.fields import encode_timestamp
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.protocol.properties import read_property
-from amqp_broker.queue_types.held_queue import real_of
 from amqp_broker.queue_types.register import type_of
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import Steps
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.metadata.entities import Policy
     from amqp_broker.octets.sorted_keys import SortedKeys
-    from amqp_broker.queue_types.quorum.queue import QuorumQueue
-    from amqp_broker.queue_types.remote.queue import RemoteQueue
     from amqp_broker.routing.vhost import VHost
 
 #: So many consumers of a queue are shown with it; so many of them are described in one slice.
@@ -239,22 +236,18 @@ class Queues(VhostThings[Queue, Seen]):
         return queue.declaration.owner is not None
 
     def _state(self, queue: Queue) -> str:
-        if queue.home and not cast("RemoteQueue", real_of(queue)).link.is_connected:
-            return "down"
-        return "running"
+        return "running" if queue.is_reachable() else "down"
 
     def _node(self, queue: Queue) -> str:
         return queue.home or self._leader(queue) or self.broker.own_node
 
     def _leader(self, queue: Queue) -> str | None:
-        if not type_of(queue).lives_in_groups:
-            return None
-        return str(cast("QuorumQueue", queue).group.leader or "")
+        replicas = queue.replicas()
+        return None if replicas is None else replicas.leader
 
     def _members(self, queue: Queue) -> list[str] | None:
-        if not type_of(queue).lives_in_groups:
-            return None
-        return sorted(cast("QuorumQueue", queue).group.members())
+        replicas = queue.replicas()
+        return None if replicas is None else sorted(replicas.members)
 
     def _online(self, queue: Queue) -> list[str] | None:
         members = self._members(queue)

@@ -9,12 +9,22 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.links.levels import LAST_LETTERS
 from amqp_broker.protocol.fields import Table
+from amqp_broker.queue_types.argument_names import arguments
 from amqp_broker.queue_types.classic.unused import UnusedQueues
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.policy_keys import keys
 from amqp_broker.queue_types.queue_type import QueueType, TypeHost
 from amqp_broker.queue_types.remote.queue import RemoteQueue
-from queues.arguments import RETRY_ARGUMENTS, ArgumentError, QueueArguments, WrongArgument, parse_arguments, with_policy
+from queues.arguments import (
+    OF_ALL_QUEUES,
+    OF_CLASSIC_QUEUES,
+    RETRY_ARGUMENTS,
+    ArgumentError,
+    QueueArguments,
+    WrongArgument,
+    parse_arguments,
+    with_policy,
+)
 from queues.classic import ClassicQueue
 from queues.last_letters import forget_last_letters, keep_last_letters, post_last_letters, settings_of
 from queues.leases import restore_lease
@@ -38,6 +48,9 @@ class ClassicType(QueueType):
         "queue-leader-locator", "queue-master-locator", "max-in-memory-length", "max-in-memory-bytes", "ha-mode",
         "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
     )  # fmt: skip
+    arguments = {  # noqa: RUF012
+        **arguments(*OF_ALL_QUEUES), **dict.fromkeys(OF_CLASSIC_QUEUES),
+    }  # fmt: skip
     may_move = True
     inspected_as = "queue"
 

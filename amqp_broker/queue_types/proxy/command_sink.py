@@ -175,6 +175,19 @@ class CommandSink(WriteGroup):
             self.submit(Enqueue(queue_ids, message), receipt)
         return _TAKEN
 
+    def publish_numbered(
+        self, message: Message, proxies: list[QueueProxy], producer: bytes, number: int, receipt: Receipt
+    ) -> None:
+        """See WriteGroup. The marks that the publisher has given the message come first."""
+        for proxy in proxies:
+            if not proxy.is_prepared:
+                proxy.prepare()
+        wants_id = any(proxy.knows_message_ids for proxy in proxies)
+        enqueue = marked_enqueue(tuple([proxy.queue_id for proxy in proxies]), message, wants_id)
+        if producer and not enqueue.producer:
+            enqueue = Enqueue(enqueue.queue_ids, message, producer, number, enqueue.message_id)
+        self.submit(enqueue, receipt)
+
     def attach(self, delivery_owner: ProxyConsumer) -> None:
         """Deliveries for this number are the holder's."""
         self.delivery_owners[delivery_owner.number] = delivery_owner

@@ -38,11 +38,9 @@ _RETURN_WINDOW = 256
 
 
 class QueueProxy(Queue):
-    """is_prepared: nothing has to be done before its first command. recognises_producers: it drops what a producer has
-    given it before, by the producer's numbers. knows_message_ids: it recognises messages by their message-id.
-    refuses_get: basic.get is not possible. counts: what consumers of this node were given, and acknowledged."""
-
-    recognises_producers = False
+    """is_prepared: nothing has to be done before its first command. knows_message_ids: it recognises messages by their
+    message-id. refuses_get: basic.get is not possible. counts: what consumers of this node were given, and
+    acknowledged."""
 
     return_window = _RETURN_WINDOW
 

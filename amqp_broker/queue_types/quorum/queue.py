@@ -20,7 +20,7 @@ from amqp_broker.queue_types.receipts import Receipt
 from queues.lease_source import LeasedAt
 from queues.message import Message
 from queues.peeking import PeekSteps, PeekWish, peek_ready
-from queues.queue import Done, Held
+from queues.queue import Done, Held, Replicas
 from queues.quorum.commands import How, OpenQueue
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.retry import RetryType
@@ -219,6 +219,11 @@ class QuorumQueue(QueueProxy):
         sums.auto_acked += counts.auto_acked
         sums.redelivered += counts.redelivered
         sums.acked += counts.acked
+
+    def replicas(self) -> Replicas:
+        """See Queue."""
+        group = self.group
+        return Replicas(group.leader or "", group.members())
 
     def sizes(self) -> QueueSizes | None:
         """See Queue."""

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from amqp_broker.links.levels import DELAYED_RETRY
+from amqp_broker.queue_types.argument_names import arguments
 from amqp_broker.queue_types.group_type import GroupType
 from amqp_broker.queue_types.policy_keys import keys
 from amqp_broker.queue_types.quorum.cursor import QueueOverStream
 from amqp_broker.queue_types.quorum.cursor_arguments import CURSOR_ARGUMENTS, parse_cursor_arguments, source_of
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from amqp_broker.queue_types.stream.queue import StreamQueue
-from queues.arguments import RETRY_ARGUMENTS, QueueArguments, read_fields, with_policy
-from queues.quorum.arguments import check_locator, check_retry, parse_quorum_arguments
+from queues.arguments import OF_ALL_QUEUES, RETRY_ARGUMENTS, QueueArguments, read_fields, with_policy
+from queues.quorum.arguments import LEADER_LOCATOR, check_locator, check_retry, parse_quorum_arguments
 from queues.quorum.settings import QuorumSettings
 
 if TYPE_CHECKING:
-    from amqp_broker.protocol.json_values import JsonObject
+    from amqp_broker.protocol.json_values import JsonObject, JsonValue
     from amqp_broker.queue_types.declaration import QueueDeclaration
     from queues.queue import Queue
     from queues.quorum.cursor_settings import CursorSettings
 
 Settings = TypeVar("Settings", bound=QuorumSettings)
+
+#: As in argument_names.py.
+OF_QUORUM_QUEUES: Final[Mapping[str, JsonValue]] = {
+    "x-dead-letter-strategy": "at-least-once",
+    "x-message-deduplication": None,
+    "x-deduplication-ttl": None,
+    **dict.fromkeys(RETRY_ARGUMENTS),
+    "x-quorum-initial-group-size": None,
+    "x-max-in-memory-length": None,
+    "x-max-in-memory-bytes": None,
+}
 
 
 class QuorumType(GroupType):
@@ -37,9 +49,14 @@ class QuorumType(GroupType):
         "queue-leader-locator", "max-in-memory-length", "max-in-memory-bytes", "target-group-size",
         "delayed-retry-type", "delayed-retry-min", "delayed-retry-max",
     )  # fmt: skip
+    arguments = {  # noqa: RUF012
+        **arguments(*OF_ALL_QUEUES, "x-consumer-timeout", LEADER_LOCATOR), **OF_QUORUM_QUEUES,
+        **dict.fromkeys(CURSOR_ARGUMENTS),
+    }  # fmt: skip
     own_arguments = CURSOR_ARGUMENTS
     title = "a quorum queue"
     rabbitmq_name = "rabbit_quorum_queue"
+    keeps_dead_letters = True
     inspected_as = name
 
     @classmethod

@@ -29,9 +29,13 @@ class RemoteQueue(QueueProxy):
         """See Queue."""
         return LeasedAt(self.home)
 
+    def is_reachable(self) -> bool:
+        """See Queue."""
+        return bool(self.link.is_connected)
+
     def availability(self) -> ChannelException | None:
         """See QueueProxy; RabbitMQ's text."""
-        return None if self.link.is_connected else self.unavailable()
+        return None if self.is_reachable() else self.unavailable()
 
     def unavailable(self) -> ChannelException:
         """What a client is told when the home is down, or was lost before it had answered."""

@@ -39,6 +39,9 @@ OWN_ARGUMENTS: Final = (
     _MAX_AGE, _SEGMENT, _FILTER, _MEMBERS, LEADER_LOCATOR, PARTITIONS, COMPACT, _KEY, _TOMBSTONES, _COMPRESSION,
 )  # fmt: skip
 
+#: Values that a form may begin with.
+EXAMPLES: Final = {_MAX_AGE: "7D", PARTITIONS: 8}
+
 #: Arguments that other types of queues have.
 _OF_OTHER_TYPES: Final = (
     "x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",

@@ -25,8 +25,6 @@ class LogQueue(Queue):
     """consumers: exactly those of this node that have not ended, each with what reads for it."""
 
     keeps_messages = True
-    #: Of transactions: what is published twice because of a crash is there twice.
-    recognises_producers = False
 
     def __init__(self, declaration: QueueDeclaration, queue_id: int, writes: WriteGroup) -> None:
         super().__init__(declaration.name, queue_id, True, writes)

@@ -19,7 +19,7 @@ from amqp_broker.queue_types.stream.partitioned_reader import PartitionedReader
 from amqp_broker.queue_types.stream.wish import GROUP, Wish
 from queues.arguments import QueueArguments
 from queues.message import Delivery, Message
-from queues.queue import Done
+from queues.queue import Done, Replicas
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.declaration import QueueDeclaration
@@ -65,6 +65,11 @@ class PartitionedStream(LogQueue):
             reader.look_later()
 
     # -- counts: those of its partitions, which count themselves -------------------------------------------------------
+
+    def replicas(self) -> Replicas:
+        """See Queue: of its groups of readers."""
+        group = self.group
+        return Replicas(group.leader or "", group.members())
 
     def elsewhere(self) -> list[str]:
         """See Queue: those that have the first partition that is not here."""

@@ -30,7 +30,7 @@ from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
 from amqp_broker.queue_types.stream.wish import Wish
 from queues.message import Delivery, Message
 from queues.peeking import PeekSteps, PeekWish
-from queues.queue import Done
+from queues.queue import Done, Replicas
 from queues.stream.commands import OpenStream
 from queues.stream.counts import StreamCounts
 from queues.stream.settings import COMPRESSIONS, StreamSettings
@@ -300,6 +300,11 @@ class StreamQueue(LogQueue):
         """Not any more."""
         self._listeners.pop(wake, None)
         self._forget_readers()
+
+    def replicas(self) -> Replicas:
+        """See Queue."""
+        group = self.group
+        return Replicas(group.leader or "", group.members())
 
     def elsewhere(self) -> Sequence[str]:
         """See Queue: the members of its group, on a guest."""

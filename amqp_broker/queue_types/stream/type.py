@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from amqp_broker.links.levels import STREAMS
+from amqp_broker.queue_types.argument_names import arguments
 from amqp_broker.queue_types.group_type import GroupType
 from amqp_broker.queue_types.policy_keys import keys
 from amqp_broker.queue_types.stream.arguments import (
+    EXAMPLES,
     OWN_ARGUMENTS,
     RABBITMQ_NAME,
     as_queue_arguments,
@@ -46,6 +48,7 @@ class StreamType(GroupType):
         "max-length-bytes", "consumer-timeout", "queue-leader-locator", "max-age", "stream-max-segment-size-bytes",
         "stream-filter-size-bytes", "stream-tombstone-age", "stream-compression", "initial-cluster-size",
     )  # fmt: skip
+    arguments = {**arguments("x-max-length-bytes"), **dict.fromkeys(OWN_ARGUMENTS), **EXAMPLES}  # noqa: RUF012
     own_arguments = OWN_ARGUMENTS
     title = "a stream"
     rabbitmq_name = RABBITMQ_NAME

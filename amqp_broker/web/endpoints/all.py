@@ -24,6 +24,7 @@ from amqp_broker.web.endpoints import (
     peek,
     permissions,
     policies,
+    queue_types,
     queues,
     quorum_queues,
     route_test,
@@ -40,6 +41,7 @@ _MODULES = (
     overview, nodes, queues, exchanges, bindings, connections, channels, consumers, vhosts, users, permissions,
     policies, limits, parameters, definitions, health, aliveness, sessions, cluster, unroutable, route_test,
     quorum_queues, taps, audit, description, peek, jobs, streams, homes, workers,
+    queue_types,
 )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def _about(asked: Asked, totals: Mapping[str, JsonValue]) -> JsonObject:
         "crypto_lib_version": ssl.OPENSSL_VERSION,
         "release_series_support_status": "supported",
         "disable_stats": False,
-        "default_queue_type": "classic",
+        "default_queue_type": asked.verb("queue.types")["default"],
         "is_op_policy_updating_enabled": True,
         "enable_queue_totals": False,
         "node": totals.get("node", ""),

@@ -161,7 +161,7 @@ def _without_objects(asked: Asked) -> Iterator[Family]:
     health = services.node.request("health")
     yield from alarms(health, unreachable)
     yield from service(health)
-    yield from globals_of(totals)
+    yield from globals_of(totals, services.node.request("queue.types")["types"])
     yield from simple(OWN_PREFIX, n.OWN, totals)
     if workers := workers_of(totals):
         yield from of_workers(workers, usages)

@@ -137,14 +137,13 @@ GLOBAL_BY_TYPE: Final = (
     counter("messages_redelivered_total", "redeliver", "Messages delivered once more"),
     counter("messages_acknowledged_total", "ack", "Messages acknowledged"),
 )
-QUEUE_TYPES: Final = ("classic", "quorum", "stream")
-#: Those whose dead letters are kept until they are published.
-IN_GROUPS: Final = "rabbit_quorum_queue"
 DEAD_LETTERS: Final = {
     "maxlen": "over a length limit", "expired": "expired", "rejected": "rejected",
     "delivery_limit": "delivered too often",
 }  # fmt: skip
-STRATEGIES: Final = ("disabled", "at_most_once", "at_least_once")
+AT_MOST_ONCE: Final = "at_most_once"
+AT_LEAST_ONCE: Final = "at_least_once"
+STRATEGIES: Final = ("disabled", AT_MOST_ONCE, AT_LEAST_ONCE)
 #: The texts of the buckets that the overview asks for.
 SIZE_BUCKETS: Final = ("100.0", "1000.0", "10000.0", "100000.0", "1e+06", "1e+07", "5e+07", "1e+08", "+Inf")
 #: Of each worker of a node that has several.
@@ -180,3 +179,8 @@ OWN: Final = (
     gauge("delayed_messages", "messages_delayed", "Messages that exchanges hold back"),
     gauge("leased_messages", "messages_leased", "Messages that are leased"),
 )
+
+
+def type_label(queue_type: str) -> str:
+    """RabbitMQ's name of a type of queue, as its label `queue_type` has it."""
+    return f"rabbit_{queue_type}_queue"

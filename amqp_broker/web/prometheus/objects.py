@@ -106,7 +106,7 @@ def queue_infos(services: Services, prefix: str, chosen: Chosen) -> Family:
     family = Family(f"{prefix}queue_info", GAUGE, "A metric with a constant 1 value and labels of the queue")
     rows = [row for row in services.objects.read("queues", None).rows if chosen.takes("queues", row)]
     for row in rows[:MOST_OBJECTS]:
-        theirs = f"rabbit_{row.get('type', 'classic')}_queue"
+        theirs = n.type_label(row["type"])
         membership = "leader" if (row.get("leader") or row.get("node")) == row.get("node") else "follower"
         family.add(1, {**_queue(row), "queue_type": theirs, "membership": membership})
     return family

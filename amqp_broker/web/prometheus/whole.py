@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from amqp_broker.protocol.json_values import JsonValue
@@ -158,13 +158,14 @@ def of_workers(workers: Mapping[int, Mapping[str, JsonValue]], usages: Mapping[i
     yield delays
 
 
-def globals_of(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
-    """Counters of the node by protocol and type of queue."""
+def globals_of(totals: Mapping[str, JsonValue], queue_types: Sequence[Mapping[str, JsonValue]]) -> Iterator[Family]:
+    """Counters of the node by protocol and type of queue. queue_types: all that there are (`queue.types`)."""
     for metric in n.GLOBAL:
         family = Family(GLOBAL_PREFIX + metric.name, metric.kind, metric.help)
         family.add(number(totals.get(metric.field)), _PROTOCOL)
         yield family
-    by_type = _by_type(totals)
+    told = totals.get("by_type") or {}
+    by_type = {n.type_label(each["name"]): told.get(each["name"], {}) for each in queue_types}
     delivered = Family(f"{GLOBAL_PREFIX}messages_delivered_total", COUNTER, "Messages delivered or got, in any mode")
     for theirs, values in by_type.items():
         total = sum(number(values.get(name)) for name in ("deliver", "deliver_no_ack", "get", "get_no_ack"))
@@ -175,23 +176,19 @@ def globals_of(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
         for theirs, values in by_type.items():
             family.add(number(values.get(metric.field)), {**_PROTOCOL, "queue_type": theirs})
         yield family
-    yield from _dead_letters(by_type)
+    keeping = {n.type_label(each["name"]) for each in queue_types if each["keeps_dead_letters"]}
+    yield from _dead_letters(by_type, keeping)
     yield _sizes(totals)
 
 
-def _by_type(totals: Mapping[str, JsonValue]) -> dict[str, Mapping[str, JsonValue]]:
-    """By RabbitMQ's names of the types of queues: its own always, others where there are any."""
-    told = totals.get("by_type") or {}
-    return {f"rabbit_{ours}_queue": told.get(ours, {}) for ours in dict.fromkeys((*n.QUEUE_TYPES, *told))}
-
-
-def _dead_letters(by_type: Mapping[str, Mapping[str, JsonValue]]) -> Iterator[Family]:
-    """Those that had somewhere to go: what is dropped without a dead letter exchange is none."""
+def _dead_letters(by_type: Mapping[str, Mapping[str, JsonValue]], keeping: set[str]) -> Iterator[Family]:
+    """Those that had somewhere to go: what is dropped without a dead letter exchange is none. keeping: the types that
+    keep their dead letters until they are published."""
     for reason, text in n.DEAD_LETTERS.items():
         family = Family(f"{GLOBAL_PREFIX}messages_dead_lettered_{reason}_total", COUNTER, f"Dead letters: {text}")
         for theirs, values in by_type.items():
             told = number(values.get(f"dead_lettered_{reason}"))
-            own = "at_least_once" if theirs == n.IN_GROUPS else "at_most_once"
+            own = n.AT_LEAST_ONCE if theirs in keeping else n.AT_MOST_ONCE
             for strategy in n.STRATEGIES:
                 labels = {"queue_type": theirs, "dead_letter_strategy": strategy}
                 family.add(told if strategy == own else 0, labels)

@@ -61,20 +61,30 @@ function open(title, content, submit, { isDanger = false } = {}) {
 }
 
 // fields: [{name, label, type: text|number|password|select|checkbox|area|json, value, options, hint, required, keys}]
+// keys: what may be put into a JSON object, each NAME or NAME=VALUE; or a function that says it of what stands in the fields.
 export function makeFields(fields) {
   const inputs = new Map();
+  const shelves = [];
   const labels = fields.map((field) => {
     const input = makeInput(field);
     inputs.set(field.name, [field, input]);
-    const keys = (field.keys ?? []).map((key) => h("button", {
-      type: "button", class: "key", onclick: () => addKey(input, key),
-    }, key));
+    const shelf = field.keys ? h("div", { class: "keys" }) : null;
+    const keysFor = typeof field.keys === "function" ? field.keys : () => field.keys;
+    if (shelf) shelves.push([shelf, (values) => keysFor(values).map((key) => h("button", { type: "button", class: "key", onclick: () => addKey(input, key) }, key))]);
     const isBox = field.type === "checkbox";
     return h("div", { class: isBox ? "field box" : "field" },
       h("label", {}, isBox ? [input, field.label] : [h("span", {}, field.label), input]),
-      keys.length ? h("div", { class: "keys" }, keys) : null,
+      shelf,
       field.hint ? h("small", {}, field.hint) : null);
   });
+  const fill = () => {
+    const values = Object.fromEntries([...inputs].map(([name, [, input]]) => [name, input.value]));
+    for (const [shelf, keys] of shelves) shelf.replaceChildren(...keys(values));
+  };
+  if (shelves.length) {
+    for (const [{ type }, input] of inputs.values()) if (type === "select") input.addEventListener("input", fill);
+    fill();
+  }
   return { labels, read: () => Object.fromEntries([...inputs].map(([name, pair]) => [name, readInput(...pair)])), inputs };
 }
 

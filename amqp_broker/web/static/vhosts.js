@@ -21,12 +21,18 @@ export function listPath(kind) {
   return below ? path`vhosts/${vhost}/${kind}` : path`${kind}/${vhost}`;
 }
 
-export async function vhostNames() {
-  const found = await get("vhosts?page=1&page_size=500&columns=name&disable_stats=true");
-  return found.items.map((each) => each.name);
+async function someVhosts() {
+  const found = await get("vhosts?page=1&page_size=500&columns=name,default_queue_type&disable_stats=true");
+  return found.items;
 }
 
+export async function vhostNames() {
+  return (await someVhosts()).map((each) => each.name);
+}
+
+// vhosts: those that it offers.
 export async function vhostField() {
-  const names = await vhostNames();
-  return { name: "vhost", label: "Virtual host", type: "select", options: names, value: chosenVhost() || names[0] };
+  const vhosts = await someVhosts();
+  const names = vhosts.map((each) => each.name);
+  return { name: "vhost", label: "Virtual host", type: "select", options: names, value: chosenVhost() || names[0], vhosts };
 }

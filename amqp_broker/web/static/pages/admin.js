@@ -8,11 +8,11 @@ import { count, json } from "../format.js";
 import { definitionsPart } from "../importing.js";
 import { to } from "../router.js";
 import { table } from "../table.js";
+import { proposals, queueTypes, typeField } from "../types.js";
 import { listPath, vhostField } from "../vhosts.js";
 
 export const TAGS = ["", "viewer", "management", "policymaker", "monitoring", "administrator"];
-const APPLY_TO = ["all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges"];
-const POLICY_KEYS = ["max-length=1000", "max-length-bytes=1048576", "message-ttl=60000", "expires=1800000", "overflow=\"reject-publish\"", "dead-letter-exchange", "dead-letter-routing-key", "delivery-limit=20", "alternate-exchange"];
+const OF_EXCHANGES = [{ name: "alternate-exchange", example: "" }];
 
 function adder(title, list, run) {
   return h("button", { type: "button", onclick: async () => { if (await run()) list().refresh(); } }, title);
@@ -36,8 +36,8 @@ function vhosts() {
     name: "vhosts", path: () => "vhosts", id: (row) => row.name, href: (row) => to.vhost(row.name),
     columns: [{ key: "name", title: "Name", isWide: true, render: (row) => [link(to.vhost(row.name), row.name), " ", row.protected_from_deletion ? badge("protected", "good") : null] }, { key: "description", title: "Description", render: (row) => row.description },
       number("queues", "Queues"), number("connections", "Connections"), number("messages", "Messages"), { key: "default_queue_type", title: "Queue type", render: (row) => row.default_queue_type }],
-    buttons: isAdministrator() ? [adder("Add a virtual host", () => list, () => formDialog("Add a virtual host", [{ name: "name", label: "Name", required: true }, { name: "description", label: "Description" },
-      { name: "default_queue_type", label: "Queues are", type: "select", options: ["classic", "quorum", "stream"] }], { submit: "Add", run: ({ name, ...body }) => put(path`vhosts/${name}`, body) }))] : [],
+    buttons: isAdministrator() ? [adder("Add a virtual host", () => list, async () => formDialog("Add a virtual host", [{ name: "name", label: "Name", required: true }, { name: "description", label: "Description" },
+      await typeField()], { submit: "Add", run: ({ name, ...body }) => put(path`vhosts/${name}`, body) }))] : [],
   });
   return list;
 }
@@ -53,11 +53,18 @@ async function foresee(policy) {
 function policies(kind, title, isAllowed) {
   const operator = kind === "operator-policies";
   const edit = async (row) => {
+    const { types } = await queueTypes();
+    const kinds = types.map((each) => each.policy_kind);
+    const keys = (values) => {
+      const of = values["apply-to"];
+      const meant = types.filter((each) => ["all", "queues", each.policy_kind].includes(of)).flatMap((each) => each.policy_keys);
+      return proposals(operator ? meant.filter((each) => each.for_operators) : ["all", "exchanges"].includes(of) ? [...meant, ...OF_EXCHANGES] : meant);
+    };
     const fields = [row ? null : await vhostField(), row ? null : { name: "name", label: "Name", required: true },
       { name: "pattern", label: "Pattern of names", value: row?.pattern ?? "^", required: true },
-      { name: "apply-to", label: "Applies to", type: "select", options: kind === "policies" ? APPLY_TO : APPLY_TO.slice(1, 4), value: row?.["apply-to"] },
+      { name: "apply-to", label: "Applies to", type: "select", options: operator ? ["queues", ...kinds] : ["all", "queues", ...kinds, "exchanges"], value: row?.["apply-to"] },
       { name: "priority", label: "Priority: the highest that fits is taken", type: "number", value: row?.priority ?? 0 },
-      { name: "definition", label: "Definition (JSON)", type: "json", keys: POLICY_KEYS, value: row ? JSON.stringify(row.definition, null, 1) : "" }].filter(Boolean);
+      { name: "definition", label: "Definition (JSON)", type: "json", keys, value: row ? JSON.stringify(row.definition, null, 1) : "" }].filter(Boolean);
     return formDialog(row ? `${title} ${row.name}` : `Add: ${title}`, fields, {
       run: ({ vhost, name, ...body }) => put(path`${kind}/${vhost ?? row.vhost}/${name ?? row.name}`, body),
       preview: ({ vhost, name, ...body }) => foresee({ vhost: row?.vhost ?? vhost, name: row?.name ?? name, ...body, operator }),

@@ -15,6 +15,7 @@ import { peekForm } from "../peek.js";
 import { quorumPart } from "../quorum.js";
 import { go, href, to } from "../router.js";
 import { streamPart } from "../stream.js";
+import { queueType } from "../types.js";
 import { stateBadge } from "./queues.js";
 
 const LENGTHS = { messages_ready: "ready", messages_unacknowledged: "unacknowledged", messages: "all" };
@@ -44,12 +45,13 @@ export function queuePage(vhost, name) {
 
   async function refresh() {
     const queue = await get(where);
+    const type = await queueType(queue.type);
     patch(head, crumbs("Queues", "queues", " in ", link(href(["queues"], { vhost }), vhost)), heading(name, badge(queue.type), stateBadge(queue.state)));
     showOverview(parts, queue, where);
     patch(parts.consumers, consumerTable(queue.consumer_details ?? []));
-    danger.show(queue);
+    danger.show(queue, type.has_home);
     isQuorum = Boolean(queue.members);
-    isStream = queue.type === "stream";
+    isStream = type.has_offsets;
     if (isStream && !stream.node.isConnected) offsets.replaceChildren(stream.node);
     if (isQuorum && !quorum.node.isConnected) group.replaceChildren(quorum.node);
     await sections.refresh();
@@ -112,9 +114,10 @@ async function configuration(queue) {
     h("tbody", {}, keys.map(row)))) : h("p", { class: "message" }, "No arguments, and no policy fits.")];
 }
 
-// home: of who may change it; a queue of another type than classic has none.
+// home: of who may change it.
 function dangerPart(where, name, home) {
   let queue = {};
+  let hasHome = false;
   const purge = () => confirmName("Purge the queue", `${count(queue.messages_ready)} messages that are ready are thrown away.`, name, "Purge", () => remove(`${where}/contents`))
     .then((done) => done && attempt("Purged.", () => document.dispatchEvent(new CustomEvent("refresh"))));
   const end = () => confirmName("Delete the queue", `It is gone with ${count(queue.messages)} messages; ${count(queue.consumers)} consumers are cancelled.`, name, "Delete", () => remove(where))
@@ -122,10 +125,11 @@ function dangerPart(where, name, home) {
   const node = h("section", { class: "danger-zone" },
     h("p", {}, h("button", { type: "button", class: "danger", id: "purge", onclick: purge }, "Purge"), " Throw away the messages that are ready."),
     h("p", {}, h("button", { type: "button", class: "danger", id: "delete", onclick: end }, "Delete"), " The queue, its messages and its bindings."));
-  const hasHome = () => home && queue.type === "classic";
-  const show = (found) => {
+  // mayMove: whether a queue of its type has a home.
+  const show = (found, mayMove) => {
     queue = found;
-    if (hasHome() && !node.contains(home.node)) node.prepend(home.node);
+    hasHome = Boolean(home && mayMove);
+    if (hasHome && !node.contains(home.node)) node.prepend(home.node);
   };
-  return { node, show, refresh: () => hasHome() ? home.refresh() : null };
+  return { node, show, refresh: () => hasHome ? home.refresh() : null };
 }

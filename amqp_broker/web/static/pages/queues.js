@@ -9,10 +9,8 @@ import { count, octets, rate, json } from "../format.js";
 import { moveMany } from "../moving.js";
 import { to } from "../router.js";
 import { table } from "../table.js";
+import { proposals, queueTypes } from "../types.js";
 import { listPath, vhostField } from "../vhosts.js";
-
-const ARGUMENTS = ["x-max-length=1000", "x-max-length-bytes=1048576", "x-overflow=\"reject-publish\"", "x-message-ttl=60000", "x-expires=1800000",
-  "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-max-priority=10", "x-single-active-consumer=true", "x-delivery-limit=20"];
 
 const stat = (row, name) => row.message_stats?.[`${name}_details`]?.rate ?? 0;
 const number = (key, title, read, isHidden = false, sort = key) => ({ key, title, isNumber: true, isHidden, sort, render: read });
@@ -65,12 +63,14 @@ const ACTIONS = [
 ];
 
 async function addQueue() {
+  const [field, { types, default: usual }] = await Promise.all([vhostField(), queueTypes()]);
+  const typeOf = ({ type, vhost }) => types.find((each) => each.name === (type || (field.vhosts.find((one) => one.name === vhost)?.default_queue_type ?? usual)));
   const fields = [
-    await vhostField(), { name: "name", label: "Name", required: true },
-    { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], "classic", "quorum", "stream"] },
+    field, { name: "name", label: "Name", required: true },
+    { name: "type", label: "Type", type: "select", options: [["", "default of the virtual host"], ...types.map((each) => each.name)] },
     { name: "durable", label: "durable: there after a restart", type: "checkbox", value: true },
     { name: "auto_delete", label: "auto-delete: gone with its last consumer", type: "checkbox" },
-    { name: "arguments", label: "Arguments (JSON)", type: "json", keys: ARGUMENTS },
+    { name: "arguments", label: "Arguments (JSON)", type: "json", keys: (values) => proposals(typeOf(values)?.arguments ?? []) },
   ];
   return formDialog("Add a queue", fields, {
     submit: "Declare",

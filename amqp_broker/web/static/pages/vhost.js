@@ -6,6 +6,7 @@ import { badge, h, link, patch } from "../dom.js";
 import { facts, figures, heading } from "../facts.js";
 import { count, json } from "../format.js";
 import { go, href } from "../router.js";
+import { typeField } from "../types.js";
 import { permissionTable } from "./user.js";
 
 export function vhostPage(name) {
@@ -13,8 +14,10 @@ export function vhostPage(name) {
   const head = h("div");
   const permissions = isAdministrator() ? permissionTable(`${where}/permissions`, name, null) : null;
   let vhost = {};
-  const change = () => formDialog("Change the virtual host", [{ name: "description", label: "Description", value: vhost.description },
-    { name: "default_queue_type", label: "Queues are", type: "select", options: ["classic", "quorum", "stream"], value: vhost.default_queue_type }], { run: (values) => put(where, values) }).then((done) => done && refresh());
+  const change = async () => {
+    const fields = [{ name: "description", label: "Description", value: vhost.description }, await typeField(vhost.default_queue_type)];
+    if (await formDialog("Change the virtual host", fields, { run: (values) => put(where, values) })) await refresh();
+  };
   const end = () => confirmName("Delete the virtual host", `${count(vhost.queues)} queues with ${count(vhost.messages)} messages are gone, ${count(vhost.connections)} connections are closed.`, name, "Delete", () => remove(where))
     .then((done) => done && go(href(["admin"], { tab: "vhosts" })));
   const protect = () => vhost.protected_from_deletion ? attempt("It may be deleted again.", () => remove(`${where}/deletion/protection`)) : attempt("Protected.", () => post(`${where}/deletion/protection`));
