@@ -21,6 +21,7 @@ from queues.page import Page
 from queues.pager import Pager
 from queues.quorum.effects import Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
+from queues.rule import Rule
 
 if TYPE_CHECKING:
     from queues.quorum.queue import QuorumQueue
@@ -93,6 +94,8 @@ class Leases:
 
 def execute(queue: QuorumQueue, command: LeaseCommand, clock: int) -> Refusal | None:
     """Do what a command says to a QuorumQueue. Returns why it was refused."""
+    if Rule.LEASES in queue.lacks:
+        return Refusal.LEASE_GONE  # nobody asks: such a queue offers none
     if queue.lease_groups is None:
         queue.lease_groups = Leases()
     leases = queue.lease_groups

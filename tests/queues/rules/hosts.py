@@ -7,17 +7,27 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from queues.arguments import QueueArguments
+import pytest
+
+from amqp_broker.queue_types.quorum.cursor_arguments import parse_cursor_arguments
+from queues.arguments import ArgumentError, QueueArguments
 from queues.consumer import Consumer
 from queues.message import Entry, Message
 from queues.pager import Pager
-from queues.quorum.commands import Detach, Enqueue, Get, How, OpenQueue, Purge, Settle
-from queues.quorum.effects import Discarded, Effect, GetAnswered
+from queues.quorum.commands import Detach, Enqueue, Get, How, Purge, Settle
+from queues.quorum.cursor_commands import OpenCursor
+from queues.quorum.cursor_queue import CursorQueue
+from queues.quorum.effects import Discarded, Effect, GetAnswered, Refusal
 from queues.quorum.lease_commands import Claim, OpenLease
+from queues.quorum.queue import QuorumQueue
 from queues.reason import Reason
+from queues.rule import Rule
 from queues.rules import QueueRules
+from queues.stream.commands import OpenStream
+from queues.stream.settings import StreamSettings
 from queues.write_group import WriteGroup
 from storage.page_store import PageStore
 from tests.queues.queue_world import (
@@ -41,13 +51,26 @@ from tests.queues.quorum.quorum_world import (
     refusals,
     settings_of,
 )
+from tests.queues.stream.cursor_world import cursor_of, publish_all
+from tests.queues.stream.cursor_world import settings_of as cursor_settings_of
+from tests.queues.stream.stream_world import STREAM, commit_as, records
 from tests.simulation.simulated_disk import SimulatedDisk
 
 BUDGET_BYTES = 1 << 30
 
 
+class Lacking(Exception):
+    """A host lacks a rule that was asked for, and has said so, or not heeded it."""
+
+    def __init__(self, rule: Rule, reason: str) -> None:
+        super().__init__(f"{rule.name}: {reason}")
+        self.rule = rule
+
+
 class Host:
-    """One queue. log: (consumer, name, redelivered) of all deliveries, in order."""
+    """One queue. log: (consumer, name, redelivered) of all deliveries, in order. lacks: as its type says."""
+
+    lacks: ClassVar[Mapping[Rule, str]]
 
     def __init__(self) -> None:
         self.log: list[tuple[int, int, bool]] = []
@@ -55,6 +78,11 @@ class Host:
     def names(self) -> list[int]:
         """Whatever was delivered, in order."""
         return [name for _, name, _ in self.log]
+
+    @classmethod
+    def refuse(cls, rule: Rule, key: str) -> None:
+        """An argument asks for a rule that it lacks: raises Lacking, as the declaration is refused."""
+        raise NotImplementedError
 
     def apply(self, arguments: QueueArguments) -> None:
         """Other arguments are in force."""
@@ -112,6 +140,7 @@ class Host:
 class _Local(Host):
     """A queue that is an object of the test."""
 
+    lacks = QueueRules.lacks
     queue: Any
     now = 1
 
@@ -370,12 +399,15 @@ class BareHost(_Local):
 class QuorumHost(Host):
     """A group of one member, driven by commands."""
 
+    lacks = QuorumQueue.lacks
+
     def __init__(self, arguments: QueueArguments) -> None:
         super().__init__()
         self.member = Member("n1")
         self.member.machine.role_changed(True, "n1", 1, 0)
-        self.group = Group(self.member, settings=settings_of(**_fields(arguments)))
+        self.group = Group(self.member)
         self.stream = Stream(self.group, self.member)
+        self.open(arguments)
         self.numbers: list[int] = []
         self.held: deque[tuple[int, int, int]] = deque()
         self._discarded = 0
@@ -395,8 +427,13 @@ class QuorumHost(Host):
             effects += self._look(self.group.lead()["n1"])
         return effects
 
+    def open(self, arguments: QueueArguments) -> None:
+        """The queue is there, with these arguments."""
+        self.group.open(1, settings_of(**_fields(arguments)))
+
     def apply(self, arguments: QueueArguments) -> None:
-        self._send(OpenQueue(1, settings_of(**_fields(arguments))))
+        self.open(arguments)
+        self._send()
 
     def publish(self, name: int, **options: Any) -> bool:
         return not refusals(self._send(Enqueue((1,), message_named(name, **options))))
@@ -447,6 +484,64 @@ class QuorumHost(Host):
 
     def unacked(self) -> int:
         return int(self.member.queue().unacked)
+
+
+class CursorHost(QuorumHost):
+    """The same of a queue over a stream, to which the messages are published."""
+
+    lacks = CursorQueue.lacks
+
+    def open(self, arguments: QueueArguments) -> None:
+        for rule in self.lacks:
+            for key in rule.arguments:
+                if key in _asked_for(arguments):
+                    self.refuse(rule, key)
+        self.arguments = arguments
+        commit_as(self.group, "admin", len(self.group.log), OpenStream(STREAM, StreamSettings()))
+        commit_as(self.group, "admin", len(self.group.log), OpenCursor(1, cursor_settings_of(**_fields(arguments))))
+
+    @classmethod
+    def refuse(cls, rule: Rule, key: str) -> None:
+        with pytest.raises(ArgumentError) as refused:
+            parse_cursor_arguments({key: 1}, STREAM)
+        assert refused.value.key == key
+        assert refused.value.reason.endswith(f" has no messages of its own: {cls.lacks[rule]}")
+        raise Lacking(rule, refused.value.reason)
+
+    def publish(self, name: int, **options: Any) -> bool:
+        assert refusals(self.stream.send(Enqueue((1,), message_named(name, **options)))) == [Refusal.FULL]
+        before = len(self.member.effects)
+        publish_all(self.group, message_named(name, **options))
+        self._look(self.member.effects[before:])
+        self._send()
+        if options.get("expiration", -1) >= 0:
+            self._see_no_expiration(name, options["expiration"])
+        return True
+
+    def _see_no_expiration(self, name: int, expiration: int) -> None:
+        """What the message says of its expiry is not heeded."""
+        ttl = self.arguments.message_ttl
+        if ttl is None or expiration < ttl:
+            self.advance(min(expiration, 1000))
+            assert name in self.ready()
+        raise Lacking(Rule.EXPIRATION, self.lacks[Rule.EXPIRATION])
+
+    def take(self, most: int, max_bytes: int) -> list[int]:
+        commands = [OpenLease(1, "group", "i" * 32, "me"), Claim(1, "group", "i" * 32, "me", 0, most, max_bytes, True)]
+        assert refusals(self._send(*commands)) == [Refusal.LEASE_GONE, Refusal.LEASE_GONE]
+        raise Lacking(Rule.LEASES, self.lacks[Rule.LEASES])
+
+    def ready(self) -> list[int]:
+        place = cursor_of(self.member, 1).place
+        assert place.stream is not None
+        came_back = [name_of(place.message(entry)) for entry in place.head]
+        return came_back + [int(body.split()[0]) for _, body in records(place.stream, place.next)]
+
+
+def _asked_for(arguments: QueueArguments) -> set[str]:
+    """The keys of those that say something."""
+    said = [name for name, value in _fields(arguments).items() if value != getattr(QueueArguments(), name)]
+    return {f"x-{name.replace('_', '-')}" for name in said}
 
 
 def _fields(arguments: QueueArguments) -> dict[str, Any]:
