@@ -31,6 +31,7 @@ cdef class QueueRules(Queue):
     cdef public long long delivery_limit
     cdef public long long unconsumed
     cdef public list drops
+    cdef public object lease_groups
 
     @cython.locals(drops=list)
     cpdef int add_drops(self, QueueSums sums) except -1

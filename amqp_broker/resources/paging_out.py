@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
-from queues.leases import groups_of
-
 if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.routing.vhost import VHost
@@ -46,7 +44,7 @@ class PagingOut:
         paged = [queue for vhost in self._vhosts.values() for queue in vhost.queues.values() if queue.has_pages]
         queues = cast("list[ClassicQueue]", paged)
         sources: list[Holder] = [queue.ready for queue in queues]
-        sources += [group for queue in queues for group in groups_of(queue)]
+        sources += [group for queue in queues for group in queue.leased()]
         sources += self._staged()
         sizes = [(source.ram_page_bytes(), index) for index, source in enumerate(sources)]
         for size, index in sorted(sizes, reverse=True):

@@ -23,7 +23,6 @@ cdef class QuorumQueue(QueueRules):
     cdef public dict delivery_owners
     cdef public bint is_touched
     cdef bint _holds_back
-    cdef public object lease_groups
     cdef public object resting
     cdef object _retry
     cdef public long long timeout
@@ -44,7 +43,6 @@ cdef class QuorumQueue(QueueRules):
     cpdef unsigned long long get(self, QuorumConsumer delivery_owner, long long clock) except? 0
     @cython.locals(entries=list, entry=Entry)
     cpdef object settle(self, QuorumConsumer consumer, object how, tuple ranges, long long clock)
-    cpdef int take_leased(self, list entries) except -1
     cpdef int rest(self, list entries, long long now) except -1
     cpdef int bury(self, Entry entry, object reason) except -1
     cpdef int bury_refused(self, Message message) except -1

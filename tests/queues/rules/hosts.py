@@ -15,13 +15,16 @@ import pytest
 from amqp_broker.queue_types.quorum.cursor_arguments import parse_cursor_arguments
 from queues.arguments import ArgumentError, QueueArguments
 from queues.consumer import Consumer
+from queues.lease import Lease
+from queues.lease_rules import LeaseRules
+from queues.lease_source import Caller
 from queues.message import Entry, Message
 from queues.pager import Pager
 from queues.quorum.commands import Detach, Enqueue, Get, How, Purge, Settle
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.effects import Discarded, Effect, GetAnswered, Refusal
-from queues.quorum.lease_commands import Claim, OpenLease
+from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease
 from queues.quorum.queue import QuorumQueue
 from queues.reason import Reason
 from queues.rule import Rule
@@ -57,6 +60,8 @@ from tests.queues.stream.stream_world import STREAM, commit_as, records
 from tests.simulation.simulated_disk import SimulatedDisk
 
 BUDGET_BYTES = 1 << 30
+#: The name of a lease group.
+GROUP = "group"
 
 
 class Lacking(Exception):
@@ -108,8 +113,12 @@ class Host:
         """The first one, which is held."""
         raise NotImplementedError
 
-    def take(self, most: int, max_bytes: int) -> list[int]:
-        """The first ones, for a lease group."""
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        """What the owner of a lease group does."""
+        raise NotImplementedError
+
+    def leased(self) -> Lease | None:
+        """The lease group, where there is one that is open."""
         raise NotImplementedError
 
     def advance(self, milliseconds: int) -> None:
@@ -197,6 +206,10 @@ class _Local(Host):
     def work(self) -> None:
         raise NotImplementedError
 
+    def leased(self) -> Lease | None:
+        found = self.queue.lease_groups
+        return found.groups.get(GROUP) if found is not None else None
+
     def unacked(self) -> int:
         return int(self.queue.unacked)
 
@@ -256,10 +269,22 @@ class ClassicHost(_Local):
         self.look()
         return name_of(entry.message)
 
-    def take(self, most: int, max_bytes: int) -> list[int]:
-        taken = self.queue.take_ready(most, max_bytes, True, self.now)
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        refused: list[Refusal | None] = []
+        source, caller = self.queue.leases(), caller_of(command)
+        if isinstance(command, OpenLease):
+            source.open(caller, self.now, refused.append)
+        elif isinstance(command, Claim):
+            source.claim(
+                caller, command.after, command.messages, command.octets, command.adds, self.now, refused.append
+            )
+        elif isinstance(command, AckLease):
+            source.ack(caller, command.upto, self.now, refused.append)
+        else:
+            source.release(caller, self.now, refused.append)
         self.look()
-        return [name_of(entry.message) for entry in taken]
+        (refusal,) = refused
+        return refusal
 
     def advance(self, milliseconds: int) -> None:
         self.now += milliseconds
@@ -330,6 +355,35 @@ class BareQueue(QueueRules):
         return 0
 
 
+class BareLease(Lease):
+    """A lease group that is in nobody's log."""
+
+    def take(self, max_messages: int, max_bytes: int, now: int) -> int:
+        self.queue.drop_expired(1 << 30, now)
+        entries = self.queue.take_ready(max_messages, max_bytes, True, now)
+        for entry in entries:
+            self.queue.forget(entry)
+            self.add(entry.message, entry.sequence, entry.expires_at, 0, entry.returns, entry.is_redelivered)
+        return len(entries)
+
+    def part_with(self, left: int) -> tuple[list[Entry], int]:
+        entries = self.take_last(left)
+        return entries, len(entries)
+
+    def discard(self) -> None:
+        self.forget()
+
+
+class BareLeases(LeaseRules[BareLease]):
+    """The rules of leases and nothing else; in steps of three messages."""
+
+    def share(self) -> int:
+        return 3
+
+    def make(self, caller: Caller) -> BareLease:
+        return BareLease(2, self.queue, None, *caller)
+
+
 class BareHost(_Local):
     """A BareQueue, which does a very little at once."""
 
@@ -337,6 +391,7 @@ class BareHost(_Local):
         super().__init__()
         store = PageStore(SimulatedDisk(random.Random(1)), PAGE_SEGMENT_BYTES)
         self.queue = BareQueue(Pager(store, BUDGET_BYTES, PAGE_BYTES, HEAD_MESSAGES, HEAD_BYTES), arguments)
+        self.leases = self.queue.lease_groups = BareLeases(self.queue)
 
     def apply(self, arguments: QueueArguments) -> None:
         self.queue.apply_arguments(arguments)
@@ -367,9 +422,18 @@ class BareHost(_Local):
         self.look()
         return name_of(entry.message)
 
-    def take(self, most: int, max_bytes: int) -> list[int]:
-        self.queue.drop_expired(1 << 30, self.now)
-        return [name_of(entry.message) for entry in self.queue.take_ready(most, max_bytes, True, self.now)]
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        leases, caller, refusal = self.leases, caller_of(command), None
+        if isinstance(command, OpenLease):
+            leases.open(caller, self.now)
+        elif isinstance(command, Claim):
+            refusal = leases.claim(caller, command.after, command.messages, command.octets, command.adds, self.now)
+        elif isinstance(command, AckLease):
+            refusal = leases.ack(caller, command.upto, self.now)
+        else:
+            refusal = leases.release(caller, self.now)
+        self.look()
+        return refusal
 
     def advance(self, milliseconds: int) -> None:
         self.now += milliseconds
@@ -378,7 +442,8 @@ class BareHost(_Local):
     def work(self) -> None:
         queue = self.queue
         while True:
-            queue.is_scheduled = False
+            queue.is_scheduled = bool(self.leases.parting)
+            self.leases.put_back(self.now)
             left = min(queue.drop_excess(3), queue.drop_expired(3, self.now))
             queue.dispatch(self.now)
             if left > 0 and not queue.is_scheduled:
@@ -460,10 +525,12 @@ class QuorumHost(Host):
         answer = of_type(effects, GetAnswered)[0]
         return None if answer.message is None else name_of(answer.message)
 
-    def take(self, most: int, max_bytes: int) -> list[int]:
-        caller = (1, "group", "1" * 32, "owner")
-        self._send(OpenLease(*caller), Claim(*caller, 0, most, max_bytes, True))
-        return [name_of(entry.message) for entry in self.member.machine.lease_groups(1)["group"].entries()]
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        found = refusals(self._send(command))
+        return found[0] if found else None
+
+    def leased(self) -> Lease | None:
+        return self.member.machine.lease_groups(1).get(GROUP)
 
     def advance(self, milliseconds: int) -> None:
         self._look(self.group.advance(milliseconds)["n1"])
@@ -526,9 +593,8 @@ class CursorHost(QuorumHost):
             assert name in self.ready()
         raise Lacking(Rule.EXPIRATION, self.lacks[Rule.EXPIRATION])
 
-    def take(self, most: int, max_bytes: int) -> list[int]:
-        commands = [OpenLease(1, "group", "i" * 32, "me"), Claim(1, "group", "i" * 32, "me", 0, most, max_bytes, True)]
-        assert refusals(self._send(*commands)) == [Refusal.LEASE_GONE, Refusal.LEASE_GONE]
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        assert super().lease(command) is Refusal.LEASE_GONE
         raise Lacking(Rule.LEASES, self.lacks[Rule.LEASES])
 
     def ready(self) -> list[int]:
@@ -536,6 +602,10 @@ class CursorHost(QuorumHost):
         assert place.stream is not None
         came_back = [name_of(place.message(entry)) for entry in place.head]
         return came_back + [int(body.split()[0]) for _, body in records(place.stream, place.next)]
+
+
+def caller_of(command: LeaseCommand) -> Caller:
+    return Caller(command.name, command.incarnation, command.owner)
 
 
 def _asked_for(arguments: QueueArguments) -> set[str]:

@@ -249,26 +249,6 @@ def test_a_purge_takes_what_is_ready(make_host: MakeHost) -> None:
     assert host.unacked() == 1
 
 
-@of_rule(Rule.LEASES)
-def test_a_group_takes_the_first_ones(make_host: MakeHost) -> None:
-    host = make_host(message_ttl=5)
-    host.publish(1)
-    host.advance(2)
-    for name in MANY[1:]:
-        host.publish(name)
-    host.advance(3)
-    assert host.take(7, 1 << 30) == [*range(2, 9)]
-    assert host.ready() == [*range(9, 41)]
-
-
-@of_rule(Rule.LEASES)
-def test_a_group_takes_one_however_large(make_host: MakeHost) -> None:
-    host = make_host()
-    host.publish(1, body_size=5000)
-    host.publish(2, body_size=5000)
-    assert host.take(7, 1) == [1]
-
-
 def test_very_many_go_out_to_many(make_host: MakeHost) -> None:
     host = make_host()
     for name in MANY:
