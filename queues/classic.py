@@ -310,10 +310,9 @@ class ClassicQueue(QueueRules):
 
     def is_in_exclusive_use(self, wants_exclusive: bool) -> bool:
         """Whether there can be no further consumer, or none that wants the queue alone."""
-        first: Any = self.dispatcher.first()
-        if first is None:
+        if not self.dispatcher.consumers:
             return wants_exclusive and self.dispatcher.is_single_active
-        return wants_exclusive or bool(first.is_exclusive)
+        return wants_exclusive or self.has_exclusive()
 
     def consume(self, consumer: Any, then: Done) -> None:
         """See Queue."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from queues.journaled_leases import JournaledLeases, leases_of
-from queues.lease_source import Caller, Done, ReadyMessages, has_exclusive
+from queues.lease_source import Caller, Done, ReadyMessages
 from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class ClassicLeases:
 
     def is_exclusive(self) -> bool:
         """See LeaseSource."""
-        return has_exclusive(self._queue.dispatcher)
+        return self._queue.has_exclusive()
 
     def lease_expires(self) -> int | None:
         """See LeaseSource."""

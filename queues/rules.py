@@ -141,6 +141,15 @@ class QueueRules(Queue):
         """See Queue."""
         return peek_ready(self.levels, wish)
 
+    def has_exclusive(self) -> bool:
+        """Whether a consumer has it for himself alone: he is the only one then."""
+        first: Any = self.dispatcher.first()
+        return first is not None and bool(first.is_exclusive)
+
+    def is_in_use(self) -> bool:
+        """Whether it is not to expire for lack of use (x-expires), whenever it was used last."""
+        return bool(self.dispatcher.consumers) or self.leased_count() > 0
+
     def leased(self) -> list[Any]:
         """Its lease groups (lease.py) that hold something or may."""
         return list(self.lease_groups.all()) if self.lease_groups is not None else []

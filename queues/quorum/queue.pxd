@@ -54,7 +54,7 @@ cdef class QuorumQueue(QueueRules):
     cpdef long long due_at(self, long long clock) except *
     @cython.locals(due="long long", head=Entry)
     cpdef long long due_without_delivery_owners(self, long long clock) except *
-    cdef bint _is_unused(self) except -1
+    cpdef bint is_in_use(self) except -1
     cpdef void normalise(self, long long clock) except *
 
 cdef long long _earlier(long long when, long long other) noexcept

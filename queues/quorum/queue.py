@@ -179,11 +179,6 @@ class QuorumQueue(QueueRules):
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 
-    def has_exclusive(self) -> bool:
-        """Whether an exclusive consumer is attached: it is the only one then."""
-        first: Any = self.dispatcher.first()
-        return first is not None and bool(first.is_exclusive)
-
     def attach(self, consumer: QuorumConsumer, clock: int) -> None:
         """A consumer joins."""
         self.add_delivery_owner(consumer)
@@ -318,19 +313,17 @@ class QuorumQueue(QueueRules):
             due = max(1, clock)
         if self.resting is not None:
             due = _earlier(due, self.resting.first_due())
-        if self._expires >= 0 and self._is_unused():
+        if self._expires >= 0 and not self.is_in_use():
             due = _earlier(due, self.last_used + self._expires)
         return due
 
-    def _is_unused(self) -> bool:
-        """Dead letters keep a queue too, and so does what is leased."""
-        if self.leased_count():
-            return False
-        return not self.dispatcher.consumers and not self.letters.count
+    def is_in_use(self) -> bool:
+        """See QueueRules: dead letters keep it too."""
+        return QueueRules.is_in_use(self) or self.letters.count > 0
 
     def is_expired(self, clock: int) -> bool:
         """Whether nobody has used it for as long as it lives (x-expires)."""
-        return self._expires >= 0 and self._is_unused() and self.last_used + self._expires <= clock
+        return self._expires >= 0 and not self.is_in_use() and self.last_used + self._expires <= clock
 
     def late_delivery_owners(self, clock: int) -> list[QuorumConsumer]:
         """Who has held a delivery for longer than the consumer timeout."""
