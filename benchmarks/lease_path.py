@@ -22,7 +22,9 @@ from benchmarks.machine import is_compiled
 from queues.arguments import QueueArguments
 from queues.background import Background
 from queues.classic import ClassicQueue
-from queues.leases import LeaseGroup, groups_of, open_lease
+from queues.journaled_leases import leases_of
+from queues.lease_source import Caller
+from queues.leases import LeaseGroup
 from queues.message import Address, Message, build_message
 from queues.pager import Pager
 from queues.ready import Ready
@@ -70,7 +72,7 @@ class Room:
             self.store.end_turn()
             self.store.shorten()
             excess = self.pager.used - self.pager.tight_bytes
-            parts: list[Ready | LeaseGroup] = [self.queue.ready, *groups_of(self.queue)]
+            parts: list[Ready | LeaseGroup] = [self.queue.ready, *self.queue.leased()]
             for source in parts:
                 if excess > 0:
                     excess -= source.page_out(excess)
@@ -113,10 +115,12 @@ def main(messages: int, body: int, budget: int, claim: int, released: bool) -> N
                     room.vhost.publish(message, [queue], 1)
             room.end_turn("publish")
         report(room, "backlog published", messages, "publish")
-        group = open_lease(queue, "job", "driver", f"{1:032x}", 1)
+        leases, driver = leases_of(queue), Caller("job", f"{1:032x}", "driver")
+        leases.open(driver, 1)
+        group = leases.groups["job"]
         while queue.message_count():
             with room.phase("claim"):
-                group.claim(claim, 1 << 40, 1)
+                leases.claim(driver, group.next, claim, 1 << 40, False, 1)
             room.end_turn("claim")
         report(room, "claimed", messages, "claim")
         position = 0
@@ -128,10 +132,10 @@ def main(messages: int, body: int, budget: int, claim: int, released: bool) -> N
         report(room, "read", messages, "read")
         if released:
             with room.phase("release"):
-                group.release(1)
+                leases.release(driver, 1)
             room.end_turn("release")
             for now in range(2, messages):
-                if not queue.parting:
+                if not leases.parting:
                     break
                 with room.phase("release"):
                     room.timers.run(now)
@@ -140,7 +144,7 @@ def main(messages: int, body: int, budget: int, claim: int, released: bool) -> N
             return
         for upto in range(0, group.next + 1, claim):
             with room.phase("ack"):
-                group.ack(upto, 1)
+                leases.ack(driver, upto, 1)
             room.end_turn("ack")
         report(room, "acknowledged", messages, "ack")
 

@@ -38,8 +38,6 @@ cdef class ClassicQueue(QueueRules):
     cdef public long long redelivered
     cdef public long long _expiry_at
     cdef public object _expiry_timer
-    cdef public dict lease_groups
-    cdef public dict parting
 
     @cython.locals(expires_at="long long", taker=Consumer, segment="unsigned int", store=MessageStore)
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1

@@ -3,7 +3,7 @@
     publish: `rejects`, `taker`, (journal), `enqueue` -> a consumer, or ready; with other queues: local_writes.py
     deliver: ready -> dispatcher -> consumer, `held` while unacknowledged
     settle:  `ack` | `put_back` | `reject`; expiry, length limits and purge settle ready messages
-    lease:   `take_ready` -> a LeaseGroup (leases.py); `put_back`, if it is released
+    lease:   `take_ready` -> a LeaseGroup (leases.py); `bring_back`, if it is released
     work:    in slices (background.py): give up what has expired or is too much, post dead letters (letters.py)
 
 It knows consumers as the class Consumer, who publishes dead letters as a Protocol (Post), time as an argument.
@@ -34,7 +34,6 @@ from queues.arguments import QueueArguments
 from queues.background import Background
 from queues.classic_leases import ClassicLeases
 from queues.consumer import Consumer
-from queues.leases import LeaseGroup, groups_of
 from queues.letters import Letters, Post
 from queues.local_writes import LOCAL_WRITES
 from queues.message import Entry, Message
@@ -77,8 +76,8 @@ class ClassicQueue(QueueRules):
     """One classic queue.
 
     queue_id: the number under which its messages are stored. post: who publishes its dead letters, None where it never
-    has a dead letter exchange; letters: those that have not got there yet, None if it never had any. lease_groups: by
-    name; parting: by id, those that put back what they hold. watcher: called once, when something becomes ready.
+    has a dead letter exchange; letters: those that have not got there yet, None if it never had any. watcher: called
+    once, when something becomes ready.
     last_letters: of a queue that was deleted, what survives a crash (last_letters.py); `held` has these, then.
     Since the start, messages: published, delivered (to be acknowledged: to consumers, to basic.get and into leases),
     auto_acked (delivered, and settled by that), redelivered (of both), settled_count (gone, whatever the way).
@@ -112,8 +111,6 @@ class ClassicQueue(QueueRules):
         self.published = self.delivered = self.auto_acked = self.settled_count = self.redelivered = 0
         self.only_consumer: Consumer | None = None
         self.is_drained = False  # that nothing is ready is certain
-        self.lease_groups: dict[str, LeaseGroup] = {}
-        self.parting: dict[int, LeaseGroup] = {}
         self.watcher: Callable[[], None] | None = None
         self.last_letters: Any = None
         self._expiry_at = 0
@@ -150,7 +147,7 @@ class ClassicQueue(QueueRules):
         sums.ready_bytes += ready.message_bytes
         sums.unacked += self.unacked
         sums.consumers += len(self.dispatcher.consumers)
-        if self.lease_groups:
+        if self.lease_groups is not None:
             sums.add_leased(self.leased_count())
 
     def add_counters(self, sums: QueueSums) -> None:
@@ -166,7 +163,7 @@ class ClassicQueue(QueueRules):
 
     def holders(self) -> list[Holder]:
         """See Queue: and its lease groups."""
-        return [self.ready, *groups_of(self)]
+        return [self.ready, *self.leased()]
 
     def idle_ready(self) -> Ready | None:
         """See Queue."""
@@ -324,10 +321,9 @@ class ClassicQueue(QueueRules):
 
     def is_in_exclusive_use(self, wants_exclusive: bool) -> bool:
         """Whether there can be no further consumer, or none that wants the queue alone."""
-        first: Any = self.dispatcher.first()
-        if first is None:
+        if not self.dispatcher.consumers:
             return wants_exclusive and self.dispatcher.is_single_active
-        return wants_exclusive or bool(first.is_exclusive)
+        return wants_exclusive or self.has_exclusive()
 
     def consume(self, consumer: Any, then: Done) -> None:
         """See Queue."""
@@ -559,10 +555,6 @@ class ClassicQueue(QueueRules):
 
     # -- lease groups ------------------------------------------------------------------------------------------------
 
-    def leased_count(self) -> int:
-        """How many messages its groups hold."""
-        return sum(group.count for group in groups_of(self))
-
     def leases(self) -> LeaseSource:
         """See Queue."""
         return ClassicLeases(self)
@@ -649,8 +641,8 @@ class ClassicQueue(QueueRules):
             self._expiry_timer.cancel()
         count = self.purge()
         self.store.unlist(self)
-        for group in groups_of(self):
-            group.forget()
+        if self.lease_groups is not None:
+            self.lease_groups.forget()
         self.became_ready()  # whoever waits for that looks again
         self._call_back(0)
         if self._dismiss(0):

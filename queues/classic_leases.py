@@ -1,17 +1,17 @@
-"""ClassicLeases: the lease groups of a ClassicQueue, as a LeaseSource: all of it is done at once."""
+"""ClassicLeases: the lease groups of a ClassicQueue, as a LeaseSource: what the rules say is done at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from queues.lease_source import Caller, Done, ReadyMessages, has_exclusive
-from queues.leases import LeaseGroup, open_lease
-from queues.message_log import RangeGone
+from queues.journaled_leases import JournaledLeases, leases_of
+from queues.lease_source import Caller, Done, ReadyMessages
 from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from queues.classic import ClassicQueue
+    from queues.leases import LeaseGroup
 
 
 class ClassicLeases:
@@ -25,7 +25,8 @@ class ClassicLeases:
 
     def groups(self) -> dict[str, LeaseGroup]:
         """See LeaseSource."""
-        return self._queue.lease_groups
+        found: JournaledLeases | None = self._queue.lease_groups
+        return found.groups if found is not None else {}
 
     def ready_count(self) -> int:
         """See LeaseSource."""
@@ -37,67 +38,42 @@ class ClassicLeases:
 
     def is_exclusive(self) -> bool:
         """See LeaseSource."""
-        return has_exclusive(self._queue.dispatcher)
+        return self._queue.has_exclusive()
 
     def lease_expires(self) -> int | None:
         """See LeaseSource."""
         expires: int | None = self._queue.settings.lease_expires
         return expires
 
-    def _find(self, caller: Caller) -> LeaseGroup | Refusal:
-        if self._queue.is_deleted:
-            return Refusal.NO_QUEUE
-        found = self.groups().get(caller.group)
-        if found is None or found.incarnation != caller.incarnation:
-            return Refusal.LEASE_GONE
-        return found if found.owner == caller.owner else Refusal.FENCED
-
     def open(self, caller: Caller, now: int, then: Done) -> None:
         """See LeaseSource."""
-        found = self.groups().get(caller.group)
-        if found is None:
-            open_lease(self._queue, caller.group, caller.owner, caller.incarnation, now)
-        else:
-            found.set_owner(caller.owner, now)
-        then(None)
+        if not self._is_gone(then):
+            leases_of(self._queue).open(caller, now)
+            then(None)
 
     def claim(
         self, caller: Caller, after: int, messages: int, octets: int, adds: bool, now: int, then: Done
     ) -> None:
         """See LeaseSource."""
-        group = self._find(caller)
-        if isinstance(group, Refusal):
-            then(group)
-            return
-        if not group.trimmed <= after <= group.next:
-            then(Refusal.LEASE_GONE)
-            return
-        group.last_called = now
-        if adds or after == group.next:
-            group.claim(messages, octets, now)
-        then(None)
+        if not self._is_gone(then):
+            then(leases_of(self._queue).claim(caller, after, messages, octets, adds, now))
 
     def ack(self, caller: Caller, upto: int, now: int, then: Done) -> None:
         """See LeaseSource."""
-        group = self._find(caller)
-        if isinstance(group, Refusal):
-            then(group)
-            return
-        try:
-            group.ack(upto, now)
-        except RangeGone:
-            then(Refusal.LEASE_GONE)
-            return
-        then(None)
+        if not self._is_gone(then):
+            then(leases_of(self._queue).ack(caller, upto, now))
 
     def release(self, caller: Caller, now: int, then: Done) -> None:
         """See LeaseSource."""
-        group = self._find(caller)
-        if isinstance(group, Refusal):
-            then(group)
-            return
-        group.release(now)
-        then(None)
+        if not self._is_gone(then):
+            then(leases_of(self._queue).release(caller, now))
+
+    def _is_gone(self, then: Done) -> bool:
+        """Whether there is no such queue any more: then that is said."""
+        if self._queue.is_deleted:
+            then(Refusal.NO_QUEUE)
+            return True
+        return False
 
     def watch(self, wake: Callable[[], None]) -> None:
         """See LeaseSource."""

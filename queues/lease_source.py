@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from queues.dispatcher import Dispatcher
 from queues.quorum.effects import Refusal
 from queues.ready import Ready
 
@@ -100,9 +99,3 @@ class LeasedAt(NamedTuple):
     """The groups are on another node, which is to be asked."""
 
     home: str
-
-
-def has_exclusive(dispatcher: Dispatcher) -> bool:
-    """Whether the first of a queue's consumers has it for himself alone."""
-    first: Any = dispatcher.first()
-    return first is not None and bool(first.is_exclusive)

@@ -1,20 +1,13 @@
-"""LeaseGroup: messages of one queue that a reader outside has taken on lease, as an ordered log.
-
-    claim -> [trimmed, next) -> ack       settled
-                             -> release   back in the queue, redelivered; the group is gone
-
-The reader claims what is ready, reads its range as often as it likes, and acknowledges up to an offset; the group
-remembers the rest, whoever dies. It knows nothing of who calls, and of owners and incarnations only that they are kept.
+"""LeaseGroup: a lease group of a ClassicQueue, whose journal has it.
 
     LEASE   u64 queue id, u64 group id, u8 state, u64 trimmed, u64 next, u64 next sequence of the queue,
             three long strings: name, incarnation, owner
 
 Invariants:
-1. A message is in the queue or in one of its groups, never in both and never in neither: one entry of the journal
-   takes it over, in either direction (queues/moved.py; whole pages: queues/moved_page.py).
-2. What is claimed has left the queue: its expiry, length limits, dead letters and purges do not reach it.
-3. The last LEASE entry of a group is in no journal segment that was retired.
-4. The queue never gives the sequence of a message that is leased to another one, though nothing else of the queue may
+1. One entry of the journal takes a message over, in either direction (queues/moved.py; whole pages:
+   queues/moved_page.py).
+2. The last LEASE entry of a group is in no journal segment that was retired.
+3. The queue never gives the sequence of a message that is leased to another one, though nothing else of the queue may
    be in the journal: LEASE and MOVED say how far it is.
 """
 
@@ -25,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import cython
 
-from queues.message import Message
-from queues.message_log import MessageLog, RangeGone
+from queues.lease import Lease
+from queues.message import Entry, Message
+from queues.message_log import MessageLog
 from queues.moved import Move
 from queues.moved_page import append_moved_page, look
 from queues.page import Page
@@ -42,18 +36,11 @@ if not cython.compiled:
 #: Ids of lease groups lie above this, made from their names.
 LEASE_IDS = 3 << 60
 
-OPEN = 0
-#: What it holds is going back to the queue.
-RELEASING = 1
-GONE = 2
-
 #: So much is written as one entry.
 _MOVE_MESSAGES = 1024
 _MOVE_BYTES = 1_048_576
 #: One claim takes so many messages one by one; what comes as whole pages costs next to nothing.
 _SINGLE_MESSAGES = 4096
-#: So many octets go back to the queue in one turn.
-_RELEASE_BYTES = 4_194_304
 
 
 def lease_id(queue_id: int, name: str, incarnation: str) -> int:
@@ -84,29 +71,20 @@ def _lasting(message: Message) -> Message:
     )
 
 
-class LeaseGroup(MessageLog):
-    """One group of a ClassicQueue, made by `open_lease`.
-
-    queue: whose messages it takes. name; incarnation: 32 hexadecimal digits, never the same again; owner: who may
-    claim, as the group was told last. last_called: when it was told or asked something last, ms since the epoch.
+class LeaseGroup(Lease):
+    """One group of a ClassicQueue.
 
     Everything that changes it is in the journal when the method returns, and durable once `store.journal.position` is
     synced; a group of a queue that is not durable is in RAM only.
     """
 
-    def __init__(self, queue: Any, group_id: int, name: str, incarnation: str, owner: str, now: int) -> None:
-        super().__init__(group_id, queue.pager, queue.store if queue.is_durable else None)
-        self.queue = queue
-        self.name = name
-        self.incarnation = incarnation
-        self.owner = owner
-        self.last_called = now
-        self.state = OPEN
+    def __init__(self, queue: Any, group_id: int, name: str, incarnation: str, owner: str) -> None:
+        super().__init__(group_id, queue, queue.store if queue.is_durable else None, name, incarnation, owner)
         self._state_segment = 0
         queue.store.add_log(queue.queue_id, self.queue_id)
 
-    def write_state(self) -> None:
-        """Write the LEASE entry."""
+    def changed(self) -> None:
+        """See Lease: write the LEASE entry."""
         if not self.is_durable:
             return
         store = self.store
@@ -124,11 +102,8 @@ class LeaseGroup(MessageLog):
 
     # -- what its reader does ----------------------------------------------------------------------------------------
 
-    def claim(self, max_messages: int, max_bytes: int, now: int) -> int:
-        """Take ready messages of the queue, in delivery order: so many at most, and at most so many octets of packed
-        messages; one at least, if there is one. Returns how many, which is fewer than there are when many had to be
-        taken one by one."""
-        self.last_called = now
+    def take(self, max_messages: int, max_bytes: int, now: int) -> int:
+        """See Lease. Not all that there is, when many had to be taken one by one."""
         taken = 0
         octets = 0
         singles = 0
@@ -235,58 +210,11 @@ class LeaseGroup(MessageLog):
         if is_durable:
             move.close()  # type: ignore[union-attr]
 
-    def ack(self, upto: int, now: int) -> int:
-        """Everything below `upto` is done with. Returns `trimmed`. Raises RangeGone above `next`."""
-        self.last_called = now
-        if upto > self.next:
-            raise RangeGone(f"offset {upto} of group '{self.name}' is not there yet: it ends at {self.next}")
-        if upto > self.trimmed:
-            self.trim(upto)
-            self.write_state()
-        return self.trimmed
-
-    def set_owner(self, owner: str, now: int) -> None:
-        """Somebody else claims from now on."""
-        self.last_called = now
-        if owner != self.owner:
-            self.owner = owner
-            self.write_state()
-
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def release(self, now: int) -> int:
-        """Everything goes back to the queue, to its original place, marked as redelivered, and the group is gone.
-        Returns how many messages. Of a large group the rest follows in turns to come."""
-        count = self.count
-        self.state = RELEASING
-        del self.queue.lease_groups[self.name]
-        self.queue.parting[self.queue_id] = self
-        self.write_state()
-        self.go_on(now)
-        return count
-
-    def go_on(self, now: int) -> None:
-        """Put some more back."""
-        if self.is_deleted:
-            return
-        octets = 0
-        while self.count and octets < _RELEASE_BYTES:
-            octets += self._put_back_page(now)
-        if self.count:
-            self.queue.timers.at(now + 1, self.go_on)
-        else:
-            self.state = GONE
-            self.write_state()
-            self.queue.parting.pop(self.queue_id)
-            self.forget()
-            self.queue.store.drop_log(self.queue.queue_id, self.queue_id)
-        self.queue.dispatch(now)
-
-    def _put_back_page(self, now: int) -> int:
-        """The last page goes back to the queue: from the end, so that each is in front of the one before. Returns its
-        octets, about."""
+    def part_with(self, left: int) -> tuple[list[Entry], int]:
+        """See Lease: its last page; octets."""
         store = self.store
-        pager = self.pager
         queue = self.queue
         octets = 0
         entries = self.take_last(0)
@@ -316,12 +244,12 @@ class LeaseGroup(MessageLog):
             octets += entry.message.size
         if self.is_durable:
             move.close()  # type: ignore[union-attr]
-        queue.unacked += len(entries)
-        queue.put_back(entries, now)
-        if pager.used > pager.tight_bytes:
-            queue.ready.page_out(pager.used - pager.tight_bytes)
-        queue.ready.shorten_head()
-        return octets
+        return entries, octets
+
+    def discard(self) -> None:
+        """See Lease."""
+        self.forget()
+        self.queue.store.drop_log(self.queue.queue_id, self.queue_id)
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 
@@ -329,7 +257,7 @@ class LeaseGroup(MessageLog):
         """As MessageLog.leave_segment; what it is goes along."""
         MessageLog.leave_segment(self, segment)
         if 0 < self._state_segment <= segment:
-            self.write_state()
+            self.changed()
 
     def restore(self, recovered: RecoveredLease) -> None:
         """Take over what was found on disk. Called once, on an empty group."""
@@ -340,32 +268,3 @@ class LeaseGroup(MessageLog):
                 self.store.touch(segment, self)
         self.adopt(recovered.items, recovered.trimmed, recovered.next)
 
-
-def open_lease(queue: Any, name: str, owner: str, incarnation: str, now: int) -> LeaseGroup:
-    """The group of that name of a ClassicQueue, which belongs to `owner` from now on; if it is not there it is made,
-    with this incarnation. Written to the journal, not synced."""
-    groups: dict[str, LeaseGroup] = queue.lease_groups
-    group = groups.get(name)
-    if group is None:
-        group = LeaseGroup(queue, lease_id(queue.queue_id, name, incarnation), name, incarnation, owner, now)
-        groups[name] = group
-        group.write_state()
-    else:
-        group.set_owner(owner, now)
-    return group
-
-
-def restore_lease(queue: Any, recovered: RecoveredLease, now: int) -> None:
-    """Give a ClassicQueue a group that was found on disk, after its own `restore`."""
-    group = LeaseGroup(queue, recovered.group_id, recovered.name, recovered.incarnation, recovered.owner, now)
-    group.restore(recovered)
-    if group.state == OPEN:
-        queue.lease_groups[group.name] = group
-    else:
-        queue.parting[group.queue_id] = group
-        group.go_on(now)
-
-
-def groups_of(queue: Any) -> list[LeaseGroup]:
-    """All groups of a ClassicQueue that hold something or may."""
-    return [*queue.lease_groups.values(), *queue.parting.values()]

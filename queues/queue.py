@@ -12,9 +12,9 @@ A type of queue that is written in plain Python may override any of it; what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from queues.consumer import Consumer
 from queues.message import Delivery, Message
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from queues.moved import MoveTarget
     from queues.peeking import PeekSteps, PeekWish
     from queues.ready import Ready
+    from queues.rule import Rule
     from queues.sizes import QueueSizes
     from queues.stream.source import StreamSource
 
@@ -78,7 +79,8 @@ class Queue:
     it before, by the producer's numbers. keeps_messages: what is acknowledged stays, so it is never empty, and nobody
     holds a message for too long. passes_on: it has no messages of its own, and what is published to it goes to the
     queue that has them.
-    fetched, fetched_no_ack, fetched_nothing: how often basic.get was answered on this node, and how.
+    lacks: the rules that its messages are not subject to, and why. fetched, fetched_no_ack, fetched_nothing: how often
+    basic.get was answered on this node, and how.
 
     Deliveries are `Any` here because each type of queue gets its own kind of them back.
     """
@@ -88,6 +90,7 @@ class Queue:
     recognises_producers = False
     keeps_messages = False
     passes_on = False
+    lacks: ClassVar[Mapping[Rule, str]] = {}
 
     def __init__(self, name: str, queue_id: int, is_durable: bool, writes: WriteGroup) -> None:
         self.name = name

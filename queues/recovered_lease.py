@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queues.leases import OPEN
+from queues.lease import OPEN
 from queues.page import Page
 
 #: Above every offset.

@@ -12,7 +12,8 @@ from bisect import bisect_right
 
 import cython
 
-from queues.leases import GONE, RELEASING, is_lease_id
+from queues.lease import GONE, RELEASING
+from queues.leases import is_lease_id
 from queues.message import Entry
 from queues.page import AddressBook, Page
 from queues.pager import Pager

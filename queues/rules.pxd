@@ -31,10 +31,12 @@ cdef class QueueRules(Queue):
     cdef public long long delivery_limit
     cdef public long long unconsumed
     cdef public list drops
+    cdef public object lease_groups
 
     @cython.locals(drops=list)
     cpdef int add_drops(self, QueueSums sums) except -1
     cpdef int apply_arguments(self, object arguments) except -1
+    cpdef bint is_in_use(self) except -1
 
     cpdef Py_ssize_t give(self, Entry entry, Consumer consumer, long long now) except -1
     cpdef int forget(self, Entry entry) except -1

@@ -2,7 +2,7 @@
 
     accept: refuse, what is too much -> a consumer with credit, or `add` -> ready
     hand_out: ready -> dispatcher -> `give`
-    take_ready: ready -> a lease group
+    take_ready: ready -> a lease group, which has rules of its own (lease_rules.py)
     bring_back -> ready, at the original place, or over the delivery limit; or the host has it rest -> come_again
     drop, with a Reason: expiry, length limits, delivery limit, rejection -> `bury`, or `forget`
 
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 import cython
 
@@ -62,7 +63,7 @@ class QueueRules(Queue):
     most_at_once: so many messages at most are dropped in one step; the rest is `schedule`d. Limits that are off are -1.
     drops_head, rejects_overflow: what a limited queue does with what is too much. has_dead_letters: what is dropped is
     buried. drops: how many messages were dropped, by Reason; unconsumed: how many are gone without a consumer's doing;
-    both since this member was started.
+    both since this member was started. lease_groups: LeaseRules of its host, None if it never had a lease group.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class QueueRules(Queue):
         self.may_expire = False
         self.unconsumed = 0
         self.drops = [0, 0, 0, 0, 0]
+        self.lease_groups: Any = None
 
     def apply_arguments(self, arguments: QueueArguments) -> None:
         """In force from now on; priorities and the single active consumer stay as they are."""
@@ -138,6 +140,23 @@ class QueueRules(Queue):
     def peek(self, wish: PeekWish) -> PeekSteps:
         """See Queue."""
         return peek_ready(self.levels, wish)
+
+    def has_exclusive(self) -> bool:
+        """Whether a consumer has it for himself alone: he is the only one then."""
+        first: Any = self.dispatcher.first()
+        return first is not None and bool(first.is_exclusive)
+
+    def is_in_use(self) -> bool:
+        """Whether it is not to expire for lack of use (x-expires), whenever it was used last."""
+        return bool(self.dispatcher.consumers) or self.leased_count() > 0
+
+    def leased(self) -> list[Any]:
+        """Its lease groups (lease.py) that hold something or may."""
+        return list(self.lease_groups.all()) if self.lease_groups is not None else []
+
+    def leased_count(self) -> int:
+        """How many messages they hold."""
+        return int(self.lease_groups.held()) if self.lease_groups is not None else 0
 
     def add_drops(self, sums: QueueSums) -> None:
         """Add what was published to it and dropped."""

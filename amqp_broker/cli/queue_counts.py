@@ -20,7 +20,7 @@ from amqp_broker.metadata.stored_groups import METADATA_GROUP, StoredGroup, Stor
 from amqp_broker.queue_types.register import QUEUE_TYPES, lives_in_groups
 from amqp_broker.settings.workers import node_of_worker, worker_name
 from exchanges.delayed import DelayedExchange
-from queues.leases import OPEN
+from queues.lease import OPEN
 from queues.page import Page
 from queues.pager import Pager
 from queues.recovery import RecoveredQueue, Recovery

@@ -38,6 +38,7 @@ from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.errors import MalformedInput
 from queues.lease_source import Caller, LeasedAt, LeaseSource
+from queues.rule import Rule
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
@@ -273,7 +274,8 @@ class Leases:
     def _serve(self, queue: Queue, source: LeaseSource | None, fields: Fields, answer: Answer) -> None:
         """A request about a queue whose messages this node has. Raises LeaseError."""
         if source is None:
-            raise LeaseError(INVALID, f"{fields.verb}: queue '{queue.name}' is of a type that has no lease groups")
+            why = queue.lacks.get(Rule.LEASES, "its type has none")
+            raise LeaseError(INVALID, f"{fields.verb}: queue '{queue.name}' has no lease groups: {why}")
         leases = QueueLeases(self, queue.name, queue.queue_id, source)
         if fields.verb == "lease.browse":
             self._browse(leases, fields, answer)

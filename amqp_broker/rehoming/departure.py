@@ -20,7 +20,6 @@ from amqp_broker.rehoming.frames import Frame, fields, frame, numbers
 from amqp_broker.rehoming.snapshot import QueueSnapshot, held_entries
 from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps, Task
-from queues.leases import groups_of
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -218,7 +217,7 @@ class Departure:
             if not letters and clock.now >= patient_until:
                 break
             yield from self._until(min(_LOOK_MS, self._left(until, f"{letters} of its dead letters did not arrive")))
-        if groups_of(queue):
+        if queue.leased():
             raise NotMoved("lease groups hold messages of it: end what leases them first")
 
     def _bring(self) -> Steps:

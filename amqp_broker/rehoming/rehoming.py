@@ -24,7 +24,6 @@ from amqp_broker.rehoming.departure import Departure
 from amqp_broker.rehoming.frames import Frame, fields, frame, numbers
 from amqp_broker.settings.workers import node_of_worker, worker_number
 from amqp_broker.turn.completion import Completion
-from queues.leases import groups_of
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
@@ -200,7 +199,7 @@ class Rehoming:
         leaving = self.broker.types[queue.declaration.type].leaving(queue) if queue is not None else None
         if leaving is None:
             raise ValueError(f"{called} does not live here, or is on its way already")
-        if groups_of(leaving):
+        if leaving.leased():
             raise ValueError(f"{called} is being leased from: end what leases its messages first")
         why = "" if self._is_ready() else "it is still starting"
         if why:

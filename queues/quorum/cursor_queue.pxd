@@ -14,6 +14,7 @@ cdef class CursorQueue(QuorumQueue):
 
     cpdef int apply_settings(self, object settings) except -1
     cpdef bint enqueue(self, Message message, long long clock) except -1
+    cpdef int dispatch(self, long long now) except -1
     @cython.locals(message=Message, taker=QuorumConsumer)
     cpdef Py_ssize_t give(self, Entry entry, Consumer consumer, long long now) except -1
     @cython.locals(message=Message)

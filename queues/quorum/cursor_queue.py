@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cython
 
@@ -25,6 +25,7 @@ from queues.quorum.cursor_ready import ABSENT, LOOKED_AT_ONCE, CursorReady
 from queues.quorum.cursor_settings import CursorSettings
 from queues.quorum.queue import QueueStatistics, QuorumQueue, Sink
 from queues.reason import Reason
+from queues.rule import Rule
 from storage.errors import CorruptRecord
 
 if not cython.compiled:
@@ -39,6 +40,14 @@ _EXPIRED = Reason.EXPIRED
 
 class CursorQueue(QuorumQueue):
     """stream_id: of the stream whose messages these are."""
+
+    lacks: ClassVar[Mapping[Rule, str]] = {
+        Rule.PRIORITIES: "the order is that of the stream",
+        Rule.LENGTH_LIMITS: "the retention of the stream says what stays",
+        Rule.DEDUPLICATION: "the stream knows its producers",
+        Rule.LEASES: "a reader outside reads the stream itself",
+        Rule.EXPIRATION: "when the next one expires is known without reading it, from when the stream has taken it",
+    }
 
     def __init__(self, queue_id: int, settings: CursorSettings, pager: Pager, sink: Sink) -> None:
         self.stream_id = settings.stream_id
@@ -111,6 +120,11 @@ class CursorQueue(QuorumQueue):
         return most
 
     # -- what QueueRules asks of its host ------------------------------------------------------------------------------
+
+    def dispatch(self, now: int) -> None:
+        """See QuorumQueue. With a TTL of nothing it is as of just before: what the stream has taken in this very
+        millisecond is for whoever has credit, or for nobody (`normalise`)."""
+        QuorumQueue.dispatch(self, now if self.message_ttl else now - 1)
 
     def give(self, entry: Entry, consumer: Any, now: int) -> int:
         """See QuorumQueue: only the node that delivers it reads it."""

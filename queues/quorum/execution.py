@@ -53,7 +53,7 @@ from queues.quorum.effects import (
 )
 from queues.quorum.feed import Feed, Heard, as_origin
 from queues.quorum.lease_commands import LEASE_COMMANDS
-from queues.quorum.leases import execute, put_back
+from queues.quorum.leases import execute
 from queues.quorum.letters import Letters
 from queues.quorum.queue import QuorumQueue, Sink
 from queues.quorum.reader import U64_MAX
@@ -483,7 +483,8 @@ class Execution(Sink):
             origin = self.state.origins[consumer.origin]
             self._forget_if_done(origin, consumer)
             self._tell(origin, NoticeKind.CANCELLED, consumer.consumer_id, Cancel.TIMEOUT)
-        put_back(queue)
+        if queue.lease_groups is not None:
+            queue.lease_groups.put_back(clock)
         queue.wake(clock)
         queue.normalise(clock)
         queue.dispatch(clock)

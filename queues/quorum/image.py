@@ -37,6 +37,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
+from queues.lease import RELEASING
 from queues.message import Entry, Message
 from queues.page import Page, PageBuilder, put_message
 from queues.pager import Pager
@@ -252,24 +253,22 @@ def deduplication_parts(queue: QuorumQueue) -> list[tuple[Kind, bytes]]:
     return parts
 
 
-def lease_octets(lease: QuorumLease, is_parting: bool) -> bytes:
+def lease_octets(lease: QuorumLease) -> bytes:
     buffer = Buffer()
     for name in (lease.name, lease.incarnation, lease.owner):
         buffer.put_shortstr(octets_of(name))
     buffer.put_u64(lease.trimmed)
     buffer.put_u64(lease.next)
     buffer.put_u64(lease.last_called)
-    buffer.put_u8(1 if is_parting else 0)
+    buffer.put_u8(1 if lease.state == RELEASING else 0)
     return buffer.take()
 
 
 def _lease_parts(queue: QuorumQueue, names_places: bool) -> list[Part]:
     """The lease groups, each followed by what it holds."""
     parts: list[Part] = []
-    if queue.lease_groups is None:
-        return parts
-    for place, lease in enumerate(queue.lease_groups.all()):
-        parts.append((Kind.LEASE, lease_octets(lease, lease in queue.lease_groups.parting)))
+    for place, lease in enumerate(queue.leased()):
+        parts.append((Kind.LEASE, lease_octets(lease)))
         parts += _paged_parts(lease.pages, lease.tail, queue.queue_id, Section.LEASED, place, names_places)
     return parts
 

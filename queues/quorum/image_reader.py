@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from queues.lease import RELEASING
 from queues.message import Entry, make_entry
 from queues.page import Page, PageBuilder
 from queues.pager import Pager
@@ -272,13 +273,14 @@ class _QueueReader:
     def _lease(self, reader: Reader) -> None:
         queue = self.queue
         if queue.lease_groups is None:
-            queue.lease_groups = Leases()
-        lease = QuorumLease(queue.queue_id, self._pager, reader.name(), reader.name(), reader.name())
+            queue.lease_groups = Leases(queue)
+        lease = QuorumLease(queue, reader.name(), reader.name(), reader.name())
         lease.trimmed, lease.next, lease.last_called = reader.u64(), reader.u64(), reader.u64()
         if lease.trimmed > lease.next:
             raise reader.fail(f"a lease group of {lease.trimmed}..{lease.next}")
         self._leases.append(lease)
         if reader.flags(1):
+            lease.state = RELEASING
             queue.lease_groups.parting.append(lease)
         else:
             queue.lease_groups.groups[lease.name] = lease

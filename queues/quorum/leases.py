@@ -1,26 +1,26 @@
-"""Lease groups of one quorum queue: what its members agree on, and what the commands do to it.
+"""Lease groups of one quorum queue: what its members agree on, as the rules of leases have it (queues/lease_rules.py).
 
-A group is a MessageLog as that of a classic queue (queues/leases.py); but no journal has it: it follows from the
-group's log, and checkpoints name its pages. They lie among those of the queue.
-
-    OpenLease -> Claim -> [trimmed, next) -> AckLease       gone
-                                          -> ReleaseLease   parting -> back in the queue, some at a time
+No journal has a group: it follows from the group's log, and checkpoints name its pages. They lie among those of the
+queue.
 
 Invariants:
 1. Nothing depends on how a log is cut into pages, or on where they lie.
-2. What a step does is bounded: messages claimed, put back, or found expired.
+2. What a step does is bounded: messages claimed, put back, or found expired. What is left to put back is due at once
+   (`QuorumQueue.due_at`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queues.lease import Lease
+from queues.lease_rules import LeaseRules
+from queues.lease_source import Caller
 from queues.message import Entry
-from queues.message_log import MessageLog
 from queues.page import Page
-from queues.pager import Pager
 from queues.quorum.effects import Refusal
-from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
+from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease
+from queues.rule import Rule
 
 if TYPE_CHECKING:
     from queues.quorum.queue import QuorumQueue
@@ -32,15 +32,30 @@ CLAIM_BYTES = 8 * 1024 * 1024
 RELEASE_MESSAGES = 5000
 
 
-class QuorumLease(MessageLog):
+class QuorumLease(Lease):
     """One group. last_called: the group's time when a command named it last, ms since the epoch."""
 
-    def __init__(self, queue_id: int, pager: Pager, name: str, incarnation: str, owner: str) -> None:
-        super().__init__(queue_id, pager, None)
-        self.name = name
-        self.incarnation = incarnation
-        self.owner = owner
-        self.last_called = 0
+    def __init__(self, queue: QuorumQueue, name: str, incarnation: str, owner: str) -> None:
+        super().__init__(queue.queue_id, queue, None, name, incarnation, owner)
+
+    def take(self, max_messages: int, max_bytes: int, now: int) -> int:
+        """See Lease."""
+        queue, pager = self.queue, self.pager
+        entries = queue.take_ready(min(max_messages, CLAIM_MESSAGES), min(max_bytes, CLAIM_BYTES), True, now)
+        for entry in entries:
+            if entry.page is not None:
+                pager.settle(queue.queue_id, entry.page)
+                entry.page = None
+            pager.used -= entry.message.size
+            self.add(entry.message, entry.sequence, entry.expires_at, 0, entry.returns, entry.is_redelivered)
+        return len(entries)
+
+    def part_with(self, left: int) -> tuple[list[Entry], int]:
+        """See Lease: so many of its last page; messages."""
+        entries = self.take_last(left)
+        for entry in entries:
+            entry.journal_segment = 0
+        return entries, len(entries)
 
     def is_dense(self) -> bool:
         """Whether its pages are all that it holds."""
@@ -62,95 +77,36 @@ class QuorumLease(MessageLog):
         return found
 
     def discard(self) -> None:
-        """Give back everything in RAM and the places of its pages."""
+        """See Lease."""
         self.clear()
         self._forget_kept()
 
 
-class Leases:
-    """The groups of one queue. groups: by name; parting: those that are being put back, in the order of their
-    releases."""
+class Leases(LeaseRules[QuorumLease]):
+    """See LeaseRules."""
 
-    def __init__(self) -> None:
-        self.groups: dict[str, QuorumLease] = {}
-        self.parting: list[QuorumLease] = []
+    def share(self) -> int:
+        """See LeaseRules: messages."""
+        return RELEASE_MESSAGES
 
-    def all(self) -> list[QuorumLease]:
-        """Those that hold something or may."""
-        return [*self.groups.values(), *self.parting]
-
-    def held(self) -> int:
-        """How many messages they hold."""
-        return sum(lease.count for lease in self.all())
-
-    def discard(self) -> None:
-        """The queue is no more."""
-        for lease in self.all():
-            lease.discard()
-        self.groups = {}
-        self.parting = []
+    def make(self, caller: Caller) -> QuorumLease:
+        """See LeaseRules."""
+        return QuorumLease(self.queue, *caller)
 
 
 def execute(queue: QuorumQueue, command: LeaseCommand, clock: int) -> Refusal | None:
     """Do what a command says to a QuorumQueue. Returns why it was refused."""
+    if Rule.LEASES in queue.lacks:
+        return Refusal.LEASE_GONE  # nobody asks: such a queue offers none
     if queue.lease_groups is None:
-        queue.lease_groups = Leases()
-    leases = queue.lease_groups
-    lease = leases.groups.get(command.name)
+        queue.lease_groups = Leases(queue)
+    leases: Leases = queue.lease_groups
+    caller = Caller(command.name, command.incarnation, command.owner)
     if isinstance(command, OpenLease):
-        if lease is None:
-            lease = QuorumLease(queue.queue_id, queue.pager, command.name, command.incarnation, command.owner)
-            leases.groups[command.name] = lease
-        lease.owner = command.owner
-    elif lease is None or lease.incarnation != command.incarnation:
-        return Refusal.LEASE_GONE
-    elif lease.owner != command.owner:
-        return Refusal.FENCED
-    lease.last_called = queue.last_used = clock
+        leases.open(caller, clock)
+        return None
     if isinstance(command, Claim):
-        if not lease.trimmed <= command.after <= lease.next:
-            return Refusal.LEASE_GONE
-        if command.adds or command.after == lease.next:
-            claim(queue, lease, command, clock)
-    elif isinstance(command, AckLease):
-        if command.upto > lease.next:
-            return Refusal.LEASE_GONE
-        if command.upto > lease.trimmed:
-            lease.trim(command.upto)
-    elif isinstance(command, ReleaseLease):
-        del leases.groups[command.name]
-        leases.parting.append(lease)
-        put_back(queue)
-        queue.dispatch(clock)
-    return None
-
-
-def claim(queue: QuorumQueue, lease: QuorumLease, command: Claim, clock: int) -> None:
-    """Messages that are ready become the group's."""
-    pager = queue.pager
-    most = min(command.messages, CLAIM_MESSAGES)
-    for entry in queue.take_ready(most, min(command.octets, CLAIM_BYTES), True, clock):
-        if entry.page is not None:
-            pager.settle(queue.queue_id, entry.page)
-            entry.page = None
-        pager.used -= entry.message.size
-        lease.add(entry.message, entry.sequence, entry.expires_at, 0, entry.returns, entry.is_redelivered)
-
-
-def put_back(queue: QuorumQueue) -> None:
-    """Some of what is to go back to the queue does, the last first. Call `dispatch` afterwards."""
-    leases = queue.lease_groups
-    if leases is None or not leases.parting:
-        return
-    most = RELEASE_MESSAGES
-    while leases.parting and most > 0:
-        lease = leases.parting[0]
-        while lease.count and most > 0:
-            entries = lease.take_last(most)
-            for entry in entries:
-                entry.journal_segment = 0
-            most -= len(entries)
-            queue.take_leased(entries)
-        if not lease.count:
-            lease.discard()
-            del leases.parting[0]
+        return leases.claim(caller, command.after, command.messages, command.octets, command.adds, clock)
+    if isinstance(command, AckLease):
+        return leases.ack(caller, command.upto, clock)
+    return leases.release(caller, clock)

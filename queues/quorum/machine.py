@@ -419,8 +419,7 @@ class QueueGroupMachine:
             delivery_owners: list[Any] = [queue.ready, queue.letters.waiting]
             if isinstance(queue.resting, Resting):
                 delivery_owners.append(queue.resting.waiting)
-            if queue.lease_groups is not None:
-                delivery_owners += queue.lease_groups.all()
+            delivery_owners += queue.leased()
             for delivery_owner in delivery_owners:
                 if freed >= want_bytes:
                     return freed

@@ -249,9 +249,7 @@ def _resting_of(queue: QuorumQueue) -> list[Ready]:
 
 def _pages_of(queue: QuorumQueue) -> list[Iterable[Page]]:
     found = [ready.pages or () for ready in [*queue.levels(), queue.letters.waiting, *_resting_of(queue)]]
-    if queue.lease_groups is not None:
-        found += [lease.pages for lease in queue.lease_groups.all()]
-    return found
+    return found + [lease.pages for lease in queue.leased()]
 
 
 def _place(page: Page, queue_id: int, pager: Pager, sparse: list[int]) -> None:

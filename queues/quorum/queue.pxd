@@ -23,7 +23,6 @@ cdef class QuorumQueue(QueueRules):
     cdef public dict delivery_owners
     cdef public bint is_touched
     cdef bint _holds_back
-    cdef public object lease_groups
     cdef public object resting
     cdef object _retry
     cdef public long long timeout
@@ -44,7 +43,6 @@ cdef class QuorumQueue(QueueRules):
     cpdef unsigned long long get(self, QuorumConsumer delivery_owner, long long clock) except? 0
     @cython.locals(entries=list, entry=Entry)
     cpdef object settle(self, QuorumConsumer consumer, object how, tuple ranges, long long clock)
-    cpdef int take_leased(self, list entries) except -1
     cpdef int rest(self, list entries, long long now) except -1
     cpdef int bury(self, Entry entry, object reason) except -1
     cpdef int bury_refused(self, Message message) except -1
@@ -56,7 +54,7 @@ cdef class QuorumQueue(QueueRules):
     cpdef long long due_at(self, long long clock) except *
     @cython.locals(due="long long", head=Entry)
     cpdef long long due_without_delivery_owners(self, long long clock) except *
-    cdef bint _is_unused(self) except -1
+    cpdef bint is_in_use(self) except -1
     cpdef void normalise(self, long long clock) except *
 
 cdef long long _earlier(long long when, long long other) noexcept

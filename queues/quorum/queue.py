@@ -26,7 +26,6 @@ from queues.queue import Held
 from queues.quorum.commands import How
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.deduplication import Deduplication
-from queues.quorum.leases import Leases
 from queues.quorum.letters import Letters, empty
 from queues.quorum.resting import Resting
 from queues.quorum.resting_offsets import RestingOffsets
@@ -94,10 +93,9 @@ class QuorumQueue(QueueRules):
     """holders: everybody who is attached or holds something, in order of arrival, by origin and consumer id.
     last_used: when it was last used, for x-expires. may_expire: a ready message may have an expiry (True if unknown).
     timeout: for how long a delivery may be held, milliseconds, -1 for ever. is_touched: it is to be looked at when the
-    batch is applied. lease_groups: its lease groups, None if it never had any; resting: what rests before it comes
-    again, None if nothing ever did. Since this member was started, messages:
-    delivered (to consumers on all nodes), auto_acked (to those that do not acknowledge), redelivered (of both, and to
-    basic.get), acked.
+    batch is applied. resting: what rests before it comes again, None if nothing ever did. Since this member was
+    started, messages: delivered (to consumers on all nodes), auto_acked (to those that do not acknowledge), redelivered
+    (of both, and to basic.get), acked.
     """
 
     def __init__(self, queue_id: int, settings: QuorumSettings, pager: Pager, sink: Sink) -> None:
@@ -108,7 +106,6 @@ class QuorumQueue(QueueRules):
         self.deduplication = Deduplication()
         self.delivery_owners: dict[tuple[str, int], QuorumConsumer] = {}
         self.is_touched = False
-        self.lease_groups: Leases | None = None
         self.resting: Resting | RestingOffsets | None = None
         self.delivered = self.auto_acked = self.redelivered = self.acked = 0
         self.apply_settings(settings)
@@ -180,19 +177,7 @@ class QuorumQueue(QueueRules):
                 yield Held(entry, owner.origin, owner.consumer_id, owner.tag, since)
             yield None
 
-    # -- lease groups (leases.py) ------------------------------------------------------------------------------------
-
-    def take_leased(self, entries: list[Entry]) -> None:
-        """Messages of a group come back, counted in the budget. Call `dispatch` afterwards."""
-        self.unacked += len(entries)
-        self.bring_back(entries, True, 0)
-
     # -- consumers ---------------------------------------------------------------------------------------------------
-
-    def has_exclusive(self) -> bool:
-        """Whether an exclusive consumer is attached: it is the only one then."""
-        first: Any = self.dispatcher.first()
-        return first is not None and bool(first.is_exclusive)
 
     def attach(self, consumer: QuorumConsumer, clock: int) -> None:
         """A consumer joins."""
@@ -328,19 +313,17 @@ class QuorumQueue(QueueRules):
             due = max(1, clock)
         if self.resting is not None:
             due = _earlier(due, self.resting.first_due())
-        if self._expires >= 0 and self._is_unused():
+        if self._expires >= 0 and not self.is_in_use():
             due = _earlier(due, self.last_used + self._expires)
         return due
 
-    def _is_unused(self) -> bool:
-        """Dead letters keep a queue too, and so does what is leased."""
-        if self.lease_groups is not None and self.lease_groups.held():
-            return False
-        return not self.dispatcher.consumers and not self.letters.count
+    def is_in_use(self) -> bool:
+        """See QueueRules: dead letters keep it too."""
+        return QueueRules.is_in_use(self) or self.letters.count > 0
 
     def is_expired(self, clock: int) -> bool:
         """Whether nobody has used it for as long as it lives (x-expires)."""
-        return self._expires >= 0 and self._is_unused() and self.last_used + self._expires <= clock
+        return self._expires >= 0 and not self.is_in_use() and self.last_used + self._expires <= clock
 
     def late_delivery_owners(self, clock: int) -> list[QuorumConsumer]:
         """Who has held a delivery for longer than the consumer timeout."""
@@ -411,11 +394,11 @@ class QuorumQueue(QueueRules):
     def statistics(self) -> QueueStatistics:
         """Its figures now."""
         ready, consumers = self.ready, self.dispatcher.consumers
-        leased = self.lease_groups.held() if self.lease_groups is not None else 0
         delayed = self.resting.count if self.resting is not None else 0
         return QueueStatistics(
-            ready.count, ready.message_bytes, self.unacked, len(consumers), self.letters.count, leased, delayed
-        )
+            ready.count, ready.message_bytes, self.unacked, len(consumers), self.letters.count, self.leased_count(),
+            delayed,
+        )  # fmt: skip
 
 
 def _earlier(when: int, other: int) -> int:

@@ -19,7 +19,6 @@ from amqp_broker.routing.vhost import VHost
 from queues.arguments import QueueArguments
 from queues.background import Background
 from queues.classic import ClassicQueue
-from queues.leases import open_lease
 from queues.pager import Pager
 from queues.quorum.commands import Attach, Command, Enqueue, How, OpenQueue, Settle, encode_batch
 from queues.quorum.commands import Batch as QueueBatch
@@ -36,6 +35,7 @@ from raft.settings import RaftSettings
 from storage.disk import FileDisk
 from storage.journal import Journal
 from storage.page_store import PageStore
+from tests.queues.lease_life import ack, claim, open_lease
 from tests.queues.queue_world import message_named
 from tests.storage.page_files import sync_pages
 
@@ -144,8 +144,8 @@ def test_lease_groups_are_shown(groups: Groups, tmp_path: Path, capsys: pytest.C
     for number in range(10):
         VHost("/", store, 10).publish(message_named(number + 1, 90), [plain], 1)
     group = open_lease(plain, "other", "somebody", "j" * 32, 1)
-    group.claim(4, 1 << 40, 1)
-    group.ack(1, 1)
+    claim(group, 4, 1 << 40, 1)
+    ack(group, 1, 1)
     groups.sync()
     report = inspected(groups, tmp_path, capsys)
     assert {queue["name"]: queue["messages"] for queue in report["queues"]} == {"orders": 50, "plain": 6}

@@ -10,57 +10,33 @@ from amqp_broker.leases.app import App
 from amqp_broker.leases.apps import Apps
 from amqp_broker.leases.publication import Publication
 from amqp_broker.leases.queue_leases import QueueLeases
-from queues.classic_leases import ClassicLeases
+from queues.lease_rules import LeaseRules
 from queues.lease_source import Caller
-from queues.quorum.commands import Batch
-from queues.quorum.execution import Execution
-from queues.quorum.lease_commands import AckLease, Claim, ReleaseLease
-from queues.quorum.state import Origin
-from tests.cluster_simulation.broken_cluster_rules import change_batches
 
 Patch = pytest.MonkeyPatch
 
 
 def owners_are_not_fenced(patch: Patch) -> None:
     """Whoever has opened a group before goes on."""
+    find = LeaseRules._find
 
-    def own(execution: Execution, batch: Batch, origin: Origin | None) -> Batch:
-        for command in batch.commands:
-            if isinstance(command, Claim | AckLease | ReleaseLease):
-                queue = execution.state.queues.get(command.queue_id)
-                leases = queue.lease_groups if queue is not None else None
-                group = leases.groups.get(command.name) if leases else None
-                if group is not None and command.owner:
-                    group.owner = command.owner
-        return batch
+    def found(self: LeaseRules[Any], caller: Caller, now: int) -> Any:
+        group = self.groups.get(caller.group)
+        is_asking = group is None or not caller.owner
+        return find(self, caller if is_asking else caller._replace(owner=group.owner), now)
 
-    change_batches(patch, own)
-    find = ClassicLeases._find
-
-    def found(self: ClassicLeases, caller: Caller) -> Any:
-        group = self.groups().get(caller.group)
-        return find(self, caller if group is None else caller._replace(owner=group.owner))
-
-    patch.setattr(ClassicLeases, "_find", found)
+    patch.setattr(LeaseRules, "_find", found)
 
 
 def a_claim_adds_to_what_is_held(patch: Patch) -> None:
     """Who claims again what nobody has written down is given something else."""
+    claim = LeaseRules.claim
 
-    def add(execution: Execution, batch: Batch, origin: Origin | None) -> Batch:
-        commands = [
-            command._replace(adds=True) if isinstance(command, Claim) else command for command in batch.commands
-        ]
-        return batch._replace(commands=commands)
+    def hasty(self: Any, *arguments: Any) -> Any:
+        *named, _, now = arguments
+        return claim(self, *named, True, now)
 
-    change_batches(patch, add)
-    claim = ClassicLeases.claim
-
-    def hasty(self: Any, *arguments: Any) -> None:
-        *named, _, now, then = arguments
-        claim(self, *named, True, now, then)
-
-    patch.setattr(ClassicLeases, "claim", hasty)
+    patch.setattr(LeaseRules, "claim", hasty)
 
 
 def epochs_are_forgotten(patch: Patch) -> None:

@@ -159,10 +159,8 @@ class LeaseWeather(Weather):
         for node in self.serving():
             for name in SOURCES:
                 queue = node.node.broker.vhosts["/"].queues[name]
-                if queue.writes.is_local:
-                    leased = sum(group.count for group in queue.lease_groups.values()) + len(queue.parting)
-                    if queue.ready.count or queue.unacked or leased:
-                        return False
+                if queue.writes.is_local and (queue.ready.count or queue.unacked or queue.leased_count()):
+                    return False
             for group in node.node.groups.all.values():
                 for queue_id in group.machine.queue_ids():
                     if self.log.name_of.get(queue_id) in SOURCES:

@@ -45,7 +45,7 @@ def test_a_queue_without_lease_groups_says_so(verb: str) -> None:
         service.declare("q", x_queue_type="unleased")
         answer = service.ask(f"lease.{verb}", queue="q", group="g", owner="me")
         assert answer.code == "invalid"
-        assert answer.fields["error"] == f"lease.{verb}: queue 'q' is of a type that has no lease groups"
+        assert answer.fields["error"] == f"lease.{verb}: queue 'q' has no lease groups: its type has none"
 
 
 def test_a_transaction_may_go_to_a_queue_of_any_type() -> None:

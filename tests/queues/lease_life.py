@@ -11,13 +11,50 @@ from dataclasses import dataclass, field
 
 from queues.arguments import QueueArguments
 from queues.classic import ClassicQueue
-from queues.leases import LeaseGroup, groups_of, open_lease
+from queues.journaled_leases import leases_of
+from queues.lease_source import Caller
+from queues.leases import LeaseGroup
 from queues.message import Entry
 from queues.page import AddressBook, Page
 from tests.queues.queue_world import BUDGET_BYTES, Client, World, message_named, name_of
 from tests.simulation.simulated_disk import SimulatedDisk
 
 SETTINGS = [QueueArguments(), QueueArguments()]
+
+
+def open_lease(queue: ClassicQueue, name: str, owner: str, incarnation: str, now: int) -> LeaseGroup:
+    """The group of that name, which belongs to `owner` from now on; with this incarnation, if it is new."""
+    groups = leases_of(queue)
+    groups.open(Caller(name, incarnation, owner), now)
+    return groups.groups[name]
+
+
+def claim(group: LeaseGroup, most: int, octets: int, now: int) -> int:
+    """By its owner, beside whatever it holds. Returns how many it has got."""
+    before = group.next
+    assert leases_of(group.queue).claim(_owner_of(group), before, most, octets, False, now) is None
+    return group.next - before
+
+
+def ack(group: LeaseGroup, upto: int, now: int) -> int:
+    """By its owner. Returns what is trimmed then."""
+    assert leases_of(group.queue).ack(_owner_of(group), upto, now) is None
+    return group.trimmed
+
+
+def release(group: LeaseGroup, now: int) -> int:
+    """By its owner. Returns how many messages it held."""
+    count = group.count
+    assert leases_of(group.queue).release(_owner_of(group), now) is None
+    return count
+
+
+def _owner_of(group: LeaseGroup) -> Caller:
+    return Caller(group.name, group.incarnation, group.owner)
+
+
+def groups_by_name(queue: ClassicQueue) -> dict[str, LeaseGroup]:
+    return leases_of(queue).groups
 
 
 def entries_of(group: LeaseGroup, first: int | None = None, last: int | None = None) -> list[Entry]:
@@ -89,7 +126,7 @@ class Life:
         """Recover, check that everything is as it was at one of the syncs, and go on from there."""
         self.world = World(self.disk, SETTINGS, now=self.chance.randint(1, 1 << 40), budget_bytes=self.budget_bytes)
         self.queue = self.world.queues[0]
-        while self.queue.parting:
+        while leases_of(self.queue).parting:
             self.world.advance(1)
         found = Shape(ready_names(self.world, self.queue), self.groups_found())
         assert found in self.shapes
@@ -101,7 +138,7 @@ class Life:
     def groups_found(self) -> dict[str, tuple[str, str, int, list[int]]]:
         return {
             name: (group.incarnation, group.owner, group.trimmed, names_in(group))
-            for name, group in self.queue.lease_groups.items()
+            for name, group in groups_by_name(self.queue).items()
         }
 
     def shape(self) -> Shape:
@@ -165,7 +202,7 @@ class Life:
         for name, (incarnation, owner, trimmed, names) in self.groups.items():
             most = self.chance.randint(1, 20)
             octets = self.chance.choice((1, 500, 100_000))
-            count = self.queue.lease_groups[name].claim(most, octets, self.world.now)
+            count = claim(groups_by_name(self.queue)[name], most, octets, self.world.now)
             assert (count > 0) == bool(self.ready)
             assert count <= most
             assert octets == 500 or count == (min(most, len(self.ready)) if octets > 500 else min(1, len(self.ready)))
@@ -178,7 +215,7 @@ class Life:
         for name, (incarnation, owner, trimmed, names) in self.groups.items():
             count = self.chance.randint(0, len(names))
             upto = trimmed + count
-            assert self.queue.lease_groups[name].ack(upto, self.world.now) == upto
+            assert ack(groups_by_name(self.queue)[name], upto, self.world.now) == upto
             self.groups[name] = (incarnation, owner, upto, names[count:])
 
     def release(self) -> None:
@@ -186,9 +223,9 @@ class Life:
             return
         name = self.chance.choice(list(self.groups))
         names = self.groups.pop(name)[3]
-        assert self.queue.lease_groups[name].release(self.world.now) == len(names)
+        assert release(groups_by_name(self.queue)[name], self.world.now) == len(names)
         self.ready.update(dict.fromkeys(names, True))
-        while self.queue.parting:
+        while leases_of(self.queue).parting:
             self.sync()
             self.world.advance(1)
         self.released += len(names)
@@ -199,7 +236,7 @@ class Life:
             self.ready = {}
 
     def page_out(self) -> None:
-        for group in groups_of(self.queue):
+        for group in self.queue.leased():
             group.page_out(self.chance.randint(1, 2000))
 
     def other_traffic(self) -> None:

@@ -10,7 +10,7 @@ from queues.arguments import QueueArguments
 from queues.background import Background
 from queues.classic import ClassicQueue
 from queues.consumer import Consumer
-from queues.leases import groups_of, restore_lease
+from queues.journaled_leases import leases_of
 from queues.message import Address, Entry, Message, build_message
 from queues.page import Page
 from queues.pager import Pager
@@ -110,7 +110,7 @@ class World:
         for queue in self.queues:
             queue.restore(recovery.queues[queue.queue_id], now)
             for lease in recovery.leases_of(queue.queue_id):
-                restore_lease(queue, lease, now)
+                leases_of(queue).restore(lease, now)
 
     def _queue(self, queue_id: int, settings: QueueArguments) -> ClassicQueue:
         return ClassicQueue(
@@ -154,7 +154,7 @@ class World:
         if self.pager.used > self.pager.tight_bytes:
             for queue in self.queues:
                 queue.ready.page_out(self.pager.used - self.pager.tight_bytes)
-                for group in groups_of(queue):
+                for group in queue.leased():
                     group.page_out(self.pager.used - self.pager.tight_bytes)
 
     def begin_sync(self) -> None:

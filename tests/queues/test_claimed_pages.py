@@ -8,13 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from queues.arguments import QueueArguments
-from queues.leases import LeaseGroup, open_lease
+from queues.journaled_leases import leases_of
+from queues.leases import LeaseGroup
 from queues.page import Page
 from queues.pager import Pager
 from queues.recovery import Recovery
 from queues.store import MOVED, MOVED_PAGE
 from storage.page_store import PageStore
-from tests.queues.lease_life import entries_of, names_in, ready_names
+from tests.queues.lease_life import ack, claim, entries_of, groups_by_name, names_in, open_lease, ready_names, release
 from tests.queues.queue_world import Client, World, message_named, name_of
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -41,7 +42,7 @@ def publish(world: World, names: range, **facts: int) -> None:
 def claimed(world: World, most: int) -> LeaseGroup:
     """A new group, which has claimed so many."""
     group = open_lease(world.queues[0], "job", "driver", f"{7:032x}", world.now)
-    assert group.claim(most, ALL, world.now) == most
+    assert claim(group, most, ALL, world.now) == most
     return group
 
 
@@ -63,7 +64,7 @@ def test_pages_in_ram_move_without_a_word_of_their_messages() -> None:
     assert len(written) == len(pages)
     assert all(len(each) == 28 + 12 for each in written)
     assert names_in(group) == list(range(1, 41))
-    assert names_in(restarted(world).queues[0].lease_groups["job"]) == list(range(1, 41))
+    assert names_in(groups_by_name(restarted(world).queues[0])["job"]) == list(range(1, 41))
 
 
 def test_stored_pages_are_stored_again_and_give_up_their_place() -> None:
@@ -80,8 +81,8 @@ def test_stored_pages_are_stored_again_and_give_up_their_place() -> None:
     assert names_in(group) == list(range(1, 41))
     world.sync()
     assert not [path for path in world.disk.files() if path.startswith("queues/1/")]
-    assert group.release(world.now) == 40
-    while world.queues[0].parting:
+    assert release(group, world.now) == 40
+    while leases_of(world.queues[0]).parting:
         world.sync()
         world.advance(1)
     world = restarted(world)
@@ -126,16 +127,16 @@ def test_what_a_group_has_of_a_segment_leaves_it_before_that_goes(is_stored: boo
         names.remove(name_of(entry.message))
         world.queues[0].forget(entry)
     count = ready.pages[0].count
-    assert group.claim(count, ALL, world.now) == count
+    assert claim(group, count, ALL, world.now) == count
     assert entries_written(world, MOVED_PAGE)
     assert not entries_written(world, MOVED)
     next_segment(world)
-    group.ack(1, world.now)  # from here on what the group is stands in a later segment than what it has
+    ack(group, 1, world.now)  # from here on what the group is stands in a later segment than what it has
     assert world.journal.oldest_segment == 1 or is_stored
     if is_restarted:
         world = restarted(world)
     other_traffic(world, lambda: world.journal.oldest_segment > segment)
-    assert names_in(restarted(world).queues[0].lease_groups["job"]) == names[1:count]
+    assert names_in(groups_by_name(restarted(world).queues[0])["job"]) == names[1:count]
 
 
 def test_a_crash_right_after_the_entry_finds_each_message_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +167,7 @@ def test_on_a_full_disk_messages_move_one_by_one() -> None:
     world.pager.has_no_room = True
     assert names_in(claimed(world, 40)) == list(range(1, 41))
     assert all(len(each) == 28 + 12 for each in entries_written(world, MOVED_PAGE))
-    assert names_in(restarted(world).queues[0].lease_groups["job"]) == list(range(1, 41))
+    assert names_in(groups_by_name(restarted(world).queues[0])["job"]) == list(range(1, 41))
 
 
 def test_a_page_of_which_a_message_is_transient_or_came_back_is_taken_apart() -> None:
@@ -186,7 +187,7 @@ def test_a_page_of_which_a_message_is_transient_or_came_back_is_taken_apart() ->
     assert [name_of(each.message) for each in found] == list(range(1, 41))
     assert [each.is_redelivered for each in found] == [True] * 30 + [False] * 10
     assert all(each.message.is_persistent for each in found)
-    again = entries_of(restarted(world).queues[0].lease_groups["job"])
+    again = entries_of(groups_by_name(restarted(world).queues[0])["job"])
     assert [(name_of(each.message), each.returns, each.is_redelivered) for each in again] == [
         (name_of(each.message), each.returns, each.is_redelivered) for each in found
     ]
@@ -208,7 +209,7 @@ def test_what_is_first_after_a_claim_of_pages_expires_in_time() -> None:
     publish(world, range(1, 21))
     publish(world, range(21, 41), expiration=50)
     group = open_lease(world.queues[0], "job", "driver", f"{7:032x}", world.now)
-    assert group.claim(20, ALL, world.now) == 20
+    assert claim(group, 20, ALL, world.now) == 20
     world.advance(60)
     assert world.queues[0].message_count() == 0
 
@@ -217,9 +218,9 @@ def test_the_limits_of_a_claim_hold_inside_of_a_page() -> None:
     world = new_world()
     publish(world, range(1, 101))
     group = open_lease(world.queues[0], "job", "driver", f"{7:032x}", world.now)
-    sizes = [group.claim(most, ALL, world.now) for most in (7, 1, 20, 30, 2)]
+    sizes = [claim(group, most, ALL, world.now) for most in (7, 1, 20, 30, 2)]
     assert sizes == [7, 1, 20, 30, 2]
-    assert group.claim(100, 1, world.now) == 1
+    assert claim(group, 100, 1, world.now) == 1
     assert names_in(group) == list(range(1, 62))
     assert entries_written(world, MOVED_PAGE)
     assert entries_written(world, MOVED)
@@ -233,7 +234,7 @@ def test_the_budget_counts_a_claimed_page_once() -> None:
         publish(world, range(1, 101))
         group = claimed(world, 100)
         assert list(entries_of(group))
-        group.ack(100, world.now)
+        ack(group, 100, world.now)
         world.sync()
         group.page_out(0)
         assert world.pager.used == before

@@ -6,10 +6,11 @@ import random
 
 import pytest
 
-from queues import leases
+from queues import journaled_leases
 from queues.arguments import QueueArguments
-from queues.leases import LeaseGroup, open_lease
-from tests.queues.lease_life import ready_names
+from queues.journaled_leases import leases_of
+from queues.leases import LeaseGroup
+from tests.queues.lease_life import claim, groups_by_name, open_lease, ready_names, release
 from tests.queues.queue_world import World, message_named
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -41,9 +42,9 @@ def test_a_large_release_does_not_unpack_all_that_comes_back() -> None:
     world = new_world()
     publish(world, range(1, 1001))
     group = open_group(world)
-    group.claim(1000, 1 << 30, 1)
+    claim(group, 1000, 1 << 30, 1)
     world.sync()
-    group.release(world.now)
+    release(group, world.now)
     ready, pager = world.queues[0].ready, world.pager
     assert pager.used < pager.tight_bytes
     assert ready.head_size <= pager.head_bytes + 5 * pager.page_bytes < 1000 * message_named(1, 60).size
@@ -54,12 +55,12 @@ def test_a_large_release_does_not_unpack_all_that_comes_back() -> None:
 
 
 def test_a_large_release_goes_on_in_turns_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "_RELEASE_BYTES", 1000)
+    monkeypatch.setattr(journaled_leases, "_RELEASE_BYTES", 1000)
     world = new_world()
     publish(world, range(1, 61))
     group = open_group(world)
-    group.claim(60, 1 << 30, 1)
-    assert group.release(world.now) == 60
+    claim(group, 60, 1 << 30, 1)
+    assert release(group, world.now) == 60
     queue = world.queues[0]
     assert 0 < group.count < 60
     assert queue.leased_count() == group.count
@@ -69,8 +70,8 @@ def test_a_large_release_goes_on_in_turns_to_come(monkeypatch: pytest.MonkeyPatc
     world.sync()
     world = restarted(world)
     queue = world.queues[0]
-    assert queue.lease_groups["job"].incarnation == f"{8:032x}"
+    assert groups_by_name(queue)["job"].incarnation == f"{8:032x}"
     for _ in range(60):
         world.advance(1)
-    assert queue.parting == {}
+    assert leases_of(queue).parting == []
     assert ready_names(world, queue) == list(range(1, 61))

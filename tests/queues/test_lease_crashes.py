@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from queues import leases
+from queues import journaled_leases, leases
 from tests.example_counts import seeds
 from tests.queues.lease_life import Life
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
@@ -14,7 +14,7 @@ from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
 
 @pytest.fixture(autouse=True)
 def releases_take_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "_RELEASE_BYTES", 1500)
+    monkeypatch.setattr(journaled_leases, "_RELEASE_BYTES", 1500)
     monkeypatch.setattr(leases, "_MOVE_MESSAGES", 5)
 
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from queues.leases import LeaseGroup, open_lease
+from queues.leases import LeaseGroup
 from queues.page import AddressBook, Page
+from tests.queues.lease_life import ack, claim, groups_by_name, open_lease, release
 from tests.simulation.lease_model import LeaseModel
 from tests.simulation.observer import message_number
 from tests.simulation.state import Incarnation, Violation
@@ -44,7 +45,7 @@ class LeaseWorld(World):
         if self._turn_is_open or known is None or queue is None or self.specs[name].is_fixed:
             return
         group_name = chance.choice("ab")
-        group = queue.lease_groups.get(group_name)
+        group = groups_by_name(queue).get(group_name)
         draw = chance.random()
         if group is None or draw < 0.05:
             owner, incarnation = chance.choice("xy"), f"{chance.getrandbits(64):032x}"
@@ -56,7 +57,7 @@ class LeaseWorld(World):
         elif draw < 0.93:
             upto = chance.randint(group.trimmed, group.next)
             self.note(f"group {group_name} of {name} acknowledges up to {upto}")
-            self._input(lambda: group.ack(upto, self.now))
+            self._input(lambda: ack(group, upto, self.now))
             self.leases.acked(known, group_name, upto)
         else:
             self._release(known, group)
@@ -66,7 +67,7 @@ class LeaseWorld(World):
         most, octets = self.chance.choice([1, 3, 50]), self.chance.choice([300, _ALL, _ALL])
         first = group.next
         self.note(f"group {group.name} of {known.spec.name} claims {most}")
-        self._input(lambda: group.claim(most, octets, self.now))
+        self._input(lambda: claim(group, most, octets, self.now))
         numbers = numbers_of(group, first)
         self.note(f"it has {numbers}")
         self.leases.claimed(known, group.name, numbers)
@@ -74,7 +75,7 @@ class LeaseWorld(World):
     def _release(self, known: Incarnation, group: LeaseGroup) -> None:
         self.note(f"group {group.name} of {known.spec.name} is released")
         self.leases.released(known, group.name)
-        self._input(lambda: group.release(self.now))
+        self._input(lambda: release(group, self.now))
 
     # -- crashes and the end -------------------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ class LeaseWorld(World):
             if there is not None and there.queue_id == queue.queue_id:
                 found[queue] = {
                     name: (group.incarnation, group.owner, group.trimmed, numbers_of(group, group.trimmed))
-                    for name, group in there.lease_groups.items()
+                    for name, group in groups_by_name(there).items()
                 }
         leased = self.leases.recover(found)
         super()._tell_model(in_doubt)
@@ -96,7 +97,7 @@ class LeaseWorld(World):
         groups = [
             (self.model.live[name], group)
             for name, queue in self.node.broker.vhosts["/"].queues.items()
-            for group in list(queue.lease_groups.values())
+            for group in list(groups_by_name(queue).values())
         ]
         for known, group in groups:
             self._release(known, group)

@@ -26,8 +26,8 @@ from queues.arguments import (
     with_policy,
 )
 from queues.classic import ClassicQueue
+from queues.journaled_leases import leases_of
 from queues.last_letters import forget_last_letters, keep_last_letters, post_last_letters, settings_of
-from queues.leases import restore_lease
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
@@ -130,12 +130,13 @@ class ClassicType(QueueType):
     def restore(self, queue: Queue, now: int) -> None:
         """See QueueType."""
         recovery = self._host.recovery
-        recovered = recovery.queues.get(queue.queue_id)
+        recovered, leases = recovery.queues.get(queue.queue_id), recovery.leases_of(queue.queue_id)
         if recovered is not None:
             assert isinstance(queue, ClassicQueue)  # the home has its messages
             queue.restore(recovered, now)
-        for lease in recovery.leases_of(queue.queue_id):
-            restore_lease(queue, lease, now)
+        for lease in leases:
+            assert isinstance(queue, ClassicQueue)
+            leases_of(queue).restore(lease, now)
 
     def policies_changed(self, queue: Queue, now: int) -> None:
         """See QueueType."""

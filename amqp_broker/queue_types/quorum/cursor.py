@@ -32,6 +32,7 @@ class QueueOverStream(QuorumQueue):
 
     recognises_producers = False
     passes_on = True
+    lacks = CursorQueue.lacks
     wanted: CursorSettings
 
     def __init__(
@@ -95,7 +96,7 @@ class QueueOverStream(QuorumQueue):
         return 0
 
     def leases(self) -> None:
-        """See Queue: what a reader outside takes it can read from the stream."""
+        """See Queue: it lacks them."""
 
     def peek(self, wish: PeekWish) -> PeekSteps | None:
         """See Queue: whoever wants to look reads the stream."""

@@ -17,17 +17,14 @@ from amqp_broker.queue_types.stream.filters import FILTER, UNFILTERED, parse_fil
 from amqp_broker.queue_types.stream.offsets import OFFSET, parse_start
 from queues.arguments import ArgumentError, Overflow, read_boolean, read_string
 from queues.quorum.arguments import parse_quorum_arguments
+from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.cursor_settings import CursorSettings, with_cursor
+from queues.rule import check_lacks
 
 SOURCE: Final = "x-stream-source"
 KEY_ORDER: Final = "x-stream-key-order"
 #: By which declarations are compared, besides what other quorum queues have.
 CURSOR_ARGUMENTS: Final = (SOURCE, OFFSET, FILTER, UNFILTERED, KEY_ORDER)
-#: What is about messages that a queue has itself.
-_OF_OWN_MESSAGES: Final = (
-    "x-max-length", "x-max-length-bytes", "x-overflow", "x-max-priority", "x-max-in-memory-length",
-    "x-max-in-memory-bytes", "x-message-deduplication", "x-deduplication-ttl", "x-lease-expires",
-)  # fmt: skip
 #: A filter has so many values at most, of so many octets each.
 MOST_VALUES: Final = 256
 _MOST_OCTETS: Final = 255
@@ -43,9 +40,7 @@ def parse_cursor_arguments(
 ) -> CursorSettings:
     """The settings in force. What policies say of lengths is nothing to a queue that has no messages. Raises
     ArgumentError, WrongArgument."""
-    for key in _OF_OWN_MESSAGES:
-        if key in arguments:
-            raise ArgumentError(key, f"a queue over a stream ({SOURCE}) has no messages of its own")
+    check_lacks(arguments, CursorQueue.lacks, f"a queue over a stream ({SOURCE}) has no messages of its own")
     settings = parse_quorum_arguments(arguments, policy, operator_policy)
     limited = replace(
         settings.arguments, max_length=None, max_length_bytes=None, overflow=Overflow.DROP_HEAD, max_priority=None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.receipts import Receipt
-from queues.lease_source import Caller, Done, ReadyMessages, has_exclusive
+from queues.lease_source import Caller, Done, ReadyMessages
 from queues.quorum.effects import Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
 from queues.quorum.leases import QuorumLease
@@ -60,7 +60,7 @@ class QuorumLeases:
     def is_exclusive(self) -> bool:
         """See LeaseSource."""
         state = self._state
-        return state is not None and has_exclusive(state.dispatcher)
+        return state is not None and state.has_exclusive()
 
     def groups(self) -> dict[str, QuorumLease]:
         """By name, as of what this node has applied; to be read only."""

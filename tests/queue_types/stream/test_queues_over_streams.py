@@ -17,6 +17,7 @@ from tests.queue_types.stream.test_streams_of_a_node import MINUTE, a_stream, de
 
 #: By then the log knows of acknowledgements that nobody waits for.
 RESTED_MS = 50
+_NO_MESSAGES = "a queue over a stream (x-stream-source) has no messages of its own"
 
 
 @pytest.fixture
@@ -255,8 +256,9 @@ def test_dead_letters(driver: NodeDriver) -> None:
         ({"x_stream_offset": "sometime"}, "invalid arg 'x-stream-offset' for queue 'q'"),
         ({"x_stream_filter": 5}, "invalid arg 'x-stream-filter' for queue 'q'"),
         ({"x_stream_key_order": "yes"}, "invalid arg 'x-stream-key-order' for queue 'q'"),
-        ({"x_max_length": 5}, "a queue over a stream (x-stream-source) has no messages of its own"),
-        ({"x_max_priority": 5}, "a queue over a stream (x-stream-source) has no messages of its own"),
+        ({"x_max_length": 5}, f"{_NO_MESSAGES}: the retention of the stream says what stays"),
+        ({"x_max_priority": 5}, f"{_NO_MESSAGES}: the order is that of the stream"),
+        ({"x_lease_expires": 5}, f"{_NO_MESSAGES}: a reader outside reads the stream itself"),
     ],
 )
 def test_what_cannot_be_declared(driver: NodeDriver, arguments: dict[str, object], text: str) -> None:

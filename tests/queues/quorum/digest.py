@@ -56,7 +56,7 @@ def digest_of(machine: QueueGroupMachine) -> bytes:
             digest.update(_octets_of(entry))
         if queue.lease_groups is not None:
             for lease in queue.lease_groups.all():
-                digest.update(lease_octets(lease, lease in queue.lease_groups.parting))
+                digest.update(lease_octets(lease))
                 for entry in lease.entries():
                     digest.update(_octets_of(entry))
     for queue_id in sorted(state.streams):

@@ -7,17 +7,30 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from queues.arguments import QueueArguments
+import pytest
+
+from amqp_broker.queue_types.quorum.cursor_arguments import parse_cursor_arguments
+from queues.arguments import ArgumentError, QueueArguments
 from queues.consumer import Consumer
+from queues.lease import Lease
+from queues.lease_rules import LeaseRules
+from queues.lease_source import Caller
 from queues.message import Entry, Message
 from queues.pager import Pager
-from queues.quorum.commands import Detach, Enqueue, Get, How, OpenQueue, Purge, Settle
-from queues.quorum.effects import Discarded, Effect, GetAnswered
-from queues.quorum.lease_commands import Claim, OpenLease
+from queues.quorum.commands import Detach, Enqueue, Get, How, Purge, Settle
+from queues.quorum.cursor_commands import OpenCursor
+from queues.quorum.cursor_queue import CursorQueue
+from queues.quorum.effects import Discarded, Effect, GetAnswered, Refusal
+from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease
+from queues.quorum.queue import QuorumQueue
 from queues.reason import Reason
+from queues.rule import Rule
 from queues.rules import QueueRules
+from queues.stream.commands import OpenStream
+from queues.stream.settings import StreamSettings
 from queues.write_group import WriteGroup
 from storage.page_store import PageStore
 from tests.queues.queue_world import (
@@ -41,13 +54,28 @@ from tests.queues.quorum.quorum_world import (
     refusals,
     settings_of,
 )
+from tests.queues.stream.cursor_world import cursor_of, publish_all
+from tests.queues.stream.cursor_world import settings_of as cursor_settings_of
+from tests.queues.stream.stream_world import STREAM, commit_as, records
 from tests.simulation.simulated_disk import SimulatedDisk
 
 BUDGET_BYTES = 1 << 30
+#: The name of a lease group.
+GROUP = "group"
+
+
+class Lacking(Exception):
+    """A host lacks a rule that was asked for, and has said so, or not heeded it."""
+
+    def __init__(self, rule: Rule, reason: str) -> None:
+        super().__init__(f"{rule.name}: {reason}")
+        self.rule = rule
 
 
 class Host:
-    """One queue. log: (consumer, name, redelivered) of all deliveries, in order."""
+    """One queue. log: (consumer, name, redelivered) of all deliveries, in order. lacks: as its type says."""
+
+    lacks: ClassVar[Mapping[Rule, str]]
 
     def __init__(self) -> None:
         self.log: list[tuple[int, int, bool]] = []
@@ -55,6 +83,11 @@ class Host:
     def names(self) -> list[int]:
         """Whatever was delivered, in order."""
         return [name for _, name, _ in self.log]
+
+    @classmethod
+    def refuse(cls, rule: Rule, key: str) -> None:
+        """An argument asks for a rule that it lacks: raises Lacking, as the declaration is refused."""
+        raise NotImplementedError
 
     def apply(self, arguments: QueueArguments) -> None:
         """Other arguments are in force."""
@@ -80,8 +113,12 @@ class Host:
         """The first one, which is held."""
         raise NotImplementedError
 
-    def take(self, most: int, max_bytes: int) -> list[int]:
-        """The first ones, for a lease group."""
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        """What the owner of a lease group does."""
+        raise NotImplementedError
+
+    def leased(self) -> Lease | None:
+        """The lease group, where there is one that is open."""
         raise NotImplementedError
 
     def advance(self, milliseconds: int) -> None:
@@ -112,6 +149,7 @@ class Host:
 class _Local(Host):
     """A queue that is an object of the test."""
 
+    lacks = QueueRules.lacks
     queue: Any
     now = 1
 
@@ -167,6 +205,10 @@ class _Local(Host):
 
     def work(self) -> None:
         raise NotImplementedError
+
+    def leased(self) -> Lease | None:
+        found = self.queue.lease_groups
+        return found.groups.get(GROUP) if found is not None else None
 
     def unacked(self) -> int:
         return int(self.queue.unacked)
@@ -227,10 +269,22 @@ class ClassicHost(_Local):
         self.look()
         return name_of(entry.message)
 
-    def take(self, most: int, max_bytes: int) -> list[int]:
-        taken = self.queue.take_ready(most, max_bytes, True, self.now)
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        refused: list[Refusal | None] = []
+        source, caller = self.queue.leases(), caller_of(command)
+        if isinstance(command, OpenLease):
+            source.open(caller, self.now, refused.append)
+        elif isinstance(command, Claim):
+            source.claim(
+                caller, command.after, command.messages, command.octets, command.adds, self.now, refused.append
+            )
+        elif isinstance(command, AckLease):
+            source.ack(caller, command.upto, self.now, refused.append)
+        else:
+            source.release(caller, self.now, refused.append)
         self.look()
-        return [name_of(entry.message) for entry in taken]
+        (refusal,) = refused
+        return refusal
 
     def advance(self, milliseconds: int) -> None:
         self.now += milliseconds
@@ -301,6 +355,35 @@ class BareQueue(QueueRules):
         return 0
 
 
+class BareLease(Lease):
+    """A lease group that is in nobody's log."""
+
+    def take(self, max_messages: int, max_bytes: int, now: int) -> int:
+        self.queue.drop_expired(1 << 30, now)
+        entries = self.queue.take_ready(max_messages, max_bytes, True, now)
+        for entry in entries:
+            self.queue.forget(entry)
+            self.add(entry.message, entry.sequence, entry.expires_at, 0, entry.returns, entry.is_redelivered)
+        return len(entries)
+
+    def part_with(self, left: int) -> tuple[list[Entry], int]:
+        entries = self.take_last(left)
+        return entries, len(entries)
+
+    def discard(self) -> None:
+        self.forget()
+
+
+class BareLeases(LeaseRules[BareLease]):
+    """The rules of leases and nothing else; in steps of three messages."""
+
+    def share(self) -> int:
+        return 3
+
+    def make(self, caller: Caller) -> BareLease:
+        return BareLease(2, self.queue, None, *caller)
+
+
 class BareHost(_Local):
     """A BareQueue, which does a very little at once."""
 
@@ -308,6 +391,7 @@ class BareHost(_Local):
         super().__init__()
         store = PageStore(SimulatedDisk(random.Random(1)), PAGE_SEGMENT_BYTES)
         self.queue = BareQueue(Pager(store, BUDGET_BYTES, PAGE_BYTES, HEAD_MESSAGES, HEAD_BYTES), arguments)
+        self.leases = self.queue.lease_groups = BareLeases(self.queue)
 
     def apply(self, arguments: QueueArguments) -> None:
         self.queue.apply_arguments(arguments)
@@ -338,9 +422,18 @@ class BareHost(_Local):
         self.look()
         return name_of(entry.message)
 
-    def take(self, most: int, max_bytes: int) -> list[int]:
-        self.queue.drop_expired(1 << 30, self.now)
-        return [name_of(entry.message) for entry in self.queue.take_ready(most, max_bytes, True, self.now)]
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        leases, caller, refusal = self.leases, caller_of(command), None
+        if isinstance(command, OpenLease):
+            leases.open(caller, self.now)
+        elif isinstance(command, Claim):
+            refusal = leases.claim(caller, command.after, command.messages, command.octets, command.adds, self.now)
+        elif isinstance(command, AckLease):
+            refusal = leases.ack(caller, command.upto, self.now)
+        else:
+            refusal = leases.release(caller, self.now)
+        self.look()
+        return refusal
 
     def advance(self, milliseconds: int) -> None:
         self.now += milliseconds
@@ -349,7 +442,8 @@ class BareHost(_Local):
     def work(self) -> None:
         queue = self.queue
         while True:
-            queue.is_scheduled = False
+            queue.is_scheduled = bool(self.leases.parting)
+            self.leases.put_back(self.now)
             left = min(queue.drop_excess(3), queue.drop_expired(3, self.now))
             queue.dispatch(self.now)
             if left > 0 and not queue.is_scheduled:
@@ -370,12 +464,15 @@ class BareHost(_Local):
 class QuorumHost(Host):
     """A group of one member, driven by commands."""
 
+    lacks = QuorumQueue.lacks
+
     def __init__(self, arguments: QueueArguments) -> None:
         super().__init__()
         self.member = Member("n1")
         self.member.machine.role_changed(True, "n1", 1, 0)
-        self.group = Group(self.member, settings=settings_of(**_fields(arguments)))
+        self.group = Group(self.member)
         self.stream = Stream(self.group, self.member)
+        self.open(arguments)
         self.numbers: list[int] = []
         self.held: deque[tuple[int, int, int]] = deque()
         self._discarded = 0
@@ -395,8 +492,13 @@ class QuorumHost(Host):
             effects += self._look(self.group.lead()["n1"])
         return effects
 
+    def open(self, arguments: QueueArguments) -> None:
+        """The queue is there, with these arguments."""
+        self.group.open(1, settings_of(**_fields(arguments)))
+
     def apply(self, arguments: QueueArguments) -> None:
-        self._send(OpenQueue(1, settings_of(**_fields(arguments))))
+        self.open(arguments)
+        self._send()
 
     def publish(self, name: int, **options: Any) -> bool:
         return not refusals(self._send(Enqueue((1,), message_named(name, **options))))
@@ -423,10 +525,12 @@ class QuorumHost(Host):
         answer = of_type(effects, GetAnswered)[0]
         return None if answer.message is None else name_of(answer.message)
 
-    def take(self, most: int, max_bytes: int) -> list[int]:
-        caller = (1, "group", "1" * 32, "owner")
-        self._send(OpenLease(*caller), Claim(*caller, 0, most, max_bytes, True))
-        return [name_of(entry.message) for entry in self.member.machine.lease_groups(1)["group"].entries()]
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        found = refusals(self._send(command))
+        return found[0] if found else None
+
+    def leased(self) -> Lease | None:
+        return self.member.machine.lease_groups(1).get(GROUP)
 
     def advance(self, milliseconds: int) -> None:
         self._look(self.group.advance(milliseconds)["n1"])
@@ -447,6 +551,67 @@ class QuorumHost(Host):
 
     def unacked(self) -> int:
         return int(self.member.queue().unacked)
+
+
+class CursorHost(QuorumHost):
+    """The same of a queue over a stream, to which the messages are published."""
+
+    lacks = CursorQueue.lacks
+
+    def open(self, arguments: QueueArguments) -> None:
+        for rule in self.lacks:
+            for key in rule.arguments:
+                if key in _asked_for(arguments):
+                    self.refuse(rule, key)
+        self.arguments = arguments
+        commit_as(self.group, "admin", len(self.group.log), OpenStream(STREAM, StreamSettings()))
+        commit_as(self.group, "admin", len(self.group.log), OpenCursor(1, cursor_settings_of(**_fields(arguments))))
+
+    @classmethod
+    def refuse(cls, rule: Rule, key: str) -> None:
+        with pytest.raises(ArgumentError) as refused:
+            parse_cursor_arguments({key: 1}, STREAM)
+        assert refused.value.key == key
+        assert refused.value.reason.endswith(f" has no messages of its own: {cls.lacks[rule]}")
+        raise Lacking(rule, refused.value.reason)
+
+    def publish(self, name: int, **options: Any) -> bool:
+        assert refusals(self.stream.send(Enqueue((1,), message_named(name, **options)))) == [Refusal.FULL]
+        before = len(self.member.effects)
+        publish_all(self.group, message_named(name, **options))
+        self._look(self.member.effects[before:])
+        self._send()
+        if options.get("expiration", -1) >= 0:
+            self._see_no_expiration(name, options["expiration"])
+        return True
+
+    def _see_no_expiration(self, name: int, expiration: int) -> None:
+        """What the message says of its expiry is not heeded."""
+        ttl = self.arguments.message_ttl
+        if ttl is None or expiration < ttl:
+            self.advance(min(expiration, 1000))
+            assert name in self.ready()
+        raise Lacking(Rule.EXPIRATION, self.lacks[Rule.EXPIRATION])
+
+    def lease(self, command: LeaseCommand) -> Refusal | None:
+        assert super().lease(command) is Refusal.LEASE_GONE
+        raise Lacking(Rule.LEASES, self.lacks[Rule.LEASES])
+
+    def ready(self) -> list[int]:
+        place = cursor_of(self.member, 1).place
+        assert place.stream is not None
+        came_back = [name_of(place.message(entry)) for entry in place.head]
+        return came_back + [int(body.split()[0]) for _, body in records(place.stream, place.next)]
+
+
+def caller_of(command: LeaseCommand) -> Caller:
+    return Caller(command.name, command.incarnation, command.owner)
+
+
+def _asked_for(arguments: QueueArguments) -> set[str]:
+    """The keys of those that say something."""
+    said = [name for name, value in _fields(arguments).items() if value != getattr(QueueArguments(), name)]
+    return {f"x-{name.replace('_', '-')}" for name in said}
 
 
 def _fields(arguments: QueueArguments) -> dict[str, Any]:

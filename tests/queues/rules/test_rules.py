@@ -6,7 +6,9 @@ import pytest
 
 from queues.arguments import Overflow, QueueArguments
 from queues.quorum.commands import How
-from tests.queues.rules.conftest import MakeHost
+from queues.rule import Rule
+from tests.queues.rules.conftest import HOSTS, TESTED, MakeHost, of_rule
+from tests.queues.rules.hosts import Host, Lacking
 
 DEAD = "dead"
 MANY = range(1, 41)
@@ -69,6 +71,7 @@ def test_what_comes_back_too_often_is_dropped(make_host: MakeHost, has_letters: 
     assert host.names() == [1, 2, 3, 1, 2, 3, 3]
 
 
+@of_rule(Rule.LENGTH_LIMITS)
 @pytest.mark.parametrize("limit", [{"max_length": 3}, {"max_length_bytes": 30}], ids=str)
 def test_too_much_is_dropped_at_the_head(make_host: MakeHost, limit: dict[str, int]) -> None:
     host = make_host(**limit, dead_letter_exchange=DEAD)
@@ -86,6 +89,7 @@ def test_too_much_is_dropped_at_the_head(make_host: MakeHost, limit: dict[str, i
     assert host.dead()[2:] == [(3, "maxlen"), (4, "maxlen")]
 
 
+@of_rule(Rule.LENGTH_LIMITS)
 @pytest.mark.parametrize("limit", [{"max_length": 2}, {"max_length_bytes": 20}], ids=str)
 @pytest.mark.parametrize("overflow", [Overflow.REJECT_PUBLISH, Overflow.REJECT_PUBLISH_DLX])
 def test_a_full_queue_refuses(make_host: MakeHost, overflow: Overflow, limit: dict[str, int]) -> None:
@@ -100,6 +104,7 @@ def test_a_full_queue_refuses(make_host: MakeHost, overflow: Overflow, limit: di
     assert not host.publish(5, body_size=10)
 
 
+@of_rule(Rule.LENGTH_LIMITS)
 def test_a_new_limit_drops_very_many(make_host: MakeHost) -> None:
     host = make_host(dead_letter_exchange=DEAD)
     for name in MANY:
@@ -109,7 +114,19 @@ def test_a_new_limit_drops_very_many(make_host: MakeHost) -> None:
     assert host.dead() == [(name, "maxlen") for name in MANY[:-2]]
 
 
-@pytest.mark.parametrize(("ttl", "expiration", "lives"), [(10, -1, 10), (None, 7, 7), (10, 7, 7), (5, 90, 5)])
+def test_all_expire_so_long_after_they_came(make_host: MakeHost) -> None:
+    host = make_host(message_ttl=10, dead_letter_exchange=DEAD)
+    for name in MANY:
+        host.publish(name)
+    host.advance(9)
+    assert host.ready() == [*MANY]
+    host.advance(1)
+    assert host.ready() == []
+    assert host.dead() == [(name, "expired") for name in MANY]
+
+
+@pytest.mark.parametrize(("ttl", "expiration", "lives"), [(None, 7, 7), (10, 7, 7), (8, 90, 8)])
+@of_rule(Rule.EXPIRATION)
 def test_the_lower_expiry_counts(make_host: MakeHost, ttl: int | None, expiration: int, lives: int) -> None:
     host = make_host(message_ttl=ttl, dead_letter_exchange=DEAD)
     for name in MANY:
@@ -121,6 +138,7 @@ def test_the_lower_expiry_counts(make_host: MakeHost, ttl: int | None, expiratio
     assert host.dead() == [(name, "expired") for name in MANY]
 
 
+@of_rule(Rule.EXPIRATION)
 def test_what_has_expired_goes_when_it_is_the_first(make_host: MakeHost) -> None:
     host = make_host(dead_letter_exchange=DEAD)
     host.publish(1)
@@ -134,8 +152,16 @@ def test_what_has_expired_goes_when_it_is_the_first(make_host: MakeHost) -> None
     assert host.log == [(consumer, 3, False)]
 
 
-@pytest.mark.parametrize(("ttl", "expiration"), [(None, (1 << 63) - 8), ((1 << 63) - 1, -1), ((1 << 63) - 1, 1 << 62)])
-def test_an_expiry_far_away_is_never(make_host: MakeHost, ttl: int | None, expiration: int) -> None:
+def test_a_ttl_beyond_all_time_is_for_ever(make_host: MakeHost) -> None:
+    host = make_host(message_ttl=(1 << 63) - 1)
+    host.publish(1)
+    host.advance(1000)
+    assert host.ready() == [1]
+
+
+@pytest.mark.parametrize(("ttl", "expiration"), [(None, (1 << 63) - 8), ((1 << 63) - 1, 1 << 62)])
+@of_rule(Rule.EXPIRATION)
+def test_an_expiration_beyond_all_time_is_for_ever(make_host: MakeHost, ttl: int | None, expiration: int) -> None:
     host = make_host(message_ttl=ttl)
     host.publish(1, expiration=expiration)
     host.advance(1000)
@@ -151,6 +177,7 @@ def test_an_expiry_of_nothing_means_now_or_never(make_host: MakeHost) -> None:
     assert host.names() == [2]
 
 
+@of_rule(Rule.EXPIRATION)
 def test_nobody_gets_what_has_expired(make_host: MakeHost) -> None:
     host = make_host()
     for name in MANY:
@@ -161,8 +188,8 @@ def test_nobody_gets_what_has_expired(make_host: MakeHost) -> None:
 
 
 def test_an_entry_that_comes_back_has_its_expiry(make_host: MakeHost) -> None:
-    host = make_host(dead_letter_exchange=DEAD)
-    host.publish(1, expiration=5)
+    host = make_host(message_ttl=5, dead_letter_exchange=DEAD)
+    host.publish(1)
     consumer = host.consume(1)
     host.cancel(consumer)
     host.advance(9)
@@ -186,6 +213,7 @@ def test_what_is_rejected_is_a_dead_letter_or_gone(make_host: MakeHost, has_lett
     assert host.unacked() == 0
 
 
+@of_rule(Rule.PRIORITIES)
 def test_the_highest_priority_first(make_host: MakeHost) -> None:
     host = make_host(max_priority=3, max_length=5)
     for name, priority in ((1, -1), (2, 2), (3, 9), (4, 0), (5, 3)):
@@ -221,23 +249,6 @@ def test_a_purge_takes_what_is_ready(make_host: MakeHost) -> None:
     assert host.unacked() == 1
 
 
-def test_a_group_takes_the_first_ones(make_host: MakeHost) -> None:
-    host = make_host()
-    host.publish(1, expiration=3)
-    for name in MANY[1:]:
-        host.publish(name)
-    host.advance(4)
-    assert host.take(7, 1 << 30) == [*range(2, 9)]
-    assert host.ready() == [*range(9, 41)]
-
-
-def test_a_group_takes_one_however_large(make_host: MakeHost) -> None:
-    host = make_host()
-    host.publish(1, body_size=5000)
-    host.publish(2, body_size=5000)
-    assert host.take(7, 1) == [1]
-
-
 def test_very_many_go_out_to_many(make_host: MakeHost) -> None:
     host = make_host()
     for name in MANY:
@@ -245,3 +256,18 @@ def test_very_many_go_out_to_many(make_host: MakeHost) -> None:
     consumers = [host.consume(3) for _ in range(20)]
     assert sorted(host.names()) == [*MANY]
     assert {consumer for consumer, _, _ in host.log} < set(consumers)
+
+
+@pytest.mark.parametrize(
+    ("host", "rule", "key"),
+    [(host, rule, key) for host in HOSTS for rule in host.lacks for key in rule.arguments],
+)
+def test_an_argument_that_asks_for_what_is_lacked_is_refused(host: type[Host], rule: Rule, key: str) -> None:
+    with pytest.raises(Lacking):
+        host.refuse(rule, key)
+
+
+def test_whatever_a_host_lacks_is_a_rule_that_is_tested() -> None:
+    """Duplicates only quorum queues recognise: they are no rule of QueueRules."""
+    lacked = {rule for host in HOSTS for rule in host.lacks}
+    assert lacked - TESTED == {Rule.DEDUPLICATION}
