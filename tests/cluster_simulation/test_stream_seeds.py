@@ -89,7 +89,7 @@ def test_a_seed_of_a_node_that_tells_late_of_a_message_that_came_back_since() ->
         (rules.places_go_with_their_pages, "streams-places", 11),
         (rules.positions_are_forgotten_at_a_start, "streams-power", 22),
         (rules.positions_do_not_follow, "streams", 2),
-        (rules.a_stream_does_not_know_what_a_transaction_has_given_it, "streams-power", 51),
+        (rules.a_stream_does_not_know_what_a_transaction_has_given_it, "streams-power", 54),
         (rules.nothing_rests, "streams", 1),
         (rules.an_image_has_not_what_rests, "streams-install", 37),
         (rules.keys_have_no_order, "streams-clock", 2),
