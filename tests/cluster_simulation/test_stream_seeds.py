@@ -80,7 +80,7 @@ def test_a_seed_of_a_node_that_tells_late_of_a_message_that_came_back_since() ->
         (rules.what_is_newest_goes, "streams", 1),
         (rules.the_own_clock_says_what_is_old, "streams", 22),
         (rules.positions_are_what_was_read, "streams", 21),
-        (rules.what_was_given_before_is_not_known, "streams", 2),
+        (rules.what_was_given_before_is_not_known, "streams", 3),
         (rules.a_partition_is_given_to_nobody, "streams", 6),
         (rules.places_are_named_before_their_sync, "streams-power", 23),
         (rules.places_are_not_synced, "streams", 1),
