@@ -122,8 +122,8 @@ fuzz: setup $(VENV)/fuzz.stamp ## fuzz the frame parser and the handshake, guide
 interop: setup $(VENV)/tools.stamp ## stock clients against this broker, or against RABBITMQ_URL
 	@$(PY) -m pytest interop_tests $(PYTEST_ARGS)
 
-kill-test: setup $(VENV)/tools.stamp ## kill -9 under load, many rounds, the other tests that take minutes, and the seeds and cases that `test` leaves out
-	@$(PY) -m pytest tests $(wildcard interop_tests) -m long $(PYTEST_ARGS)
+kill-test: setup $(VENV)/tools.stamp ## kill -9 under load, many rounds, the other tests that take minutes, and the seeds, cases and examples that `test` leaves out
+	@EXAMPLES=all $(PY) -m pytest tests $(wildcard interop_tests) -m "long or hypothesis" $(PYTEST_ARGS)
 
 chaos: setup $(VENV)/tools.stamp ## three nodes, real clients, faults (ROUNDS=30 SEED=1 WORKERS=1, ARGS="--report docs/chaos.md")
 	@exec $(PY) -m tests.chaos --rounds $(or $(ROUNDS),30) --seed $(or $(SEED),1) --workers $(or $(WORKERS),1) $(ARGS)

@@ -10,6 +10,7 @@ tests start to interrupt it listens.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import re
 import signal
@@ -77,7 +78,25 @@ def _log_lines_are_for_people(caplog: pytest.LogCaptureFixture) -> Iterator[None
     assert not [line for line in shown if _REPR.search(line)], "a log line is for people; write what it means"
 
 
+#: After so many tests what they have left is looked through once more, and then never again.
+_KEPT_AFTER = 25
+_ended = itertools.count(1)
+
+
 def pytest_collection_finish() -> None:
     """The garbage collector need not walk through twelve thousand tests again and again."""
+    _keep()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Nor through what thousands of tests have left: nodes that nobody has ended are cycles that it does not see
+    (queues/message.py), and a process of many tests would end with seconds for each collection."""
+    if next(_ended) % _KEPT_AFTER == 0:
+        _keep()
+
+
+def _keep() -> None:
+    """What is alive now stays so: the garbage collector leaves it alone."""
     gc.collect()
     gc.freeze()

@@ -21,7 +21,7 @@ SECONDS = 1.5
 #: Other tests share the processors: how long an outage is on a machine of its own is what the long form measures.
 OUTAGE_LIMIT_S = 15.0
 #: They share them with the clients as well, who would take all that there is.
-LEISURE = 6.0
+LEISURE = 12.0
 SHORT_OF_WORKERS = (
     FaultKind.KILL_WORKER,
     FaultKind.KILL_WORKER_0,

@@ -8,6 +8,7 @@ its collector go through all.
 from __future__ import annotations
 
 import functools
+import gc
 import multiprocessing
 import pickle
 import traceback
@@ -29,6 +30,7 @@ def apart(work: Callable[P, R]) -> Callable[P, R]:
         receiving, sending = context.Pipe(duplex=False)
 
         def work_apart(there: Connection) -> None:
+            gc.freeze()  # what tests before have left is not looked through in each copy, and copied by that
             try:
                 there.send((work(*arguments, **named), None))
             except BaseException as error:  # noqa: BLE001  # it is raised where somebody waits for it

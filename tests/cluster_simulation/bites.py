@@ -36,7 +36,7 @@ CLUSTER_CASES: list[tuple[Rule, str, int]] = [
     (leases.a_claim_adds_to_what_is_held, "leases-dense", 17),
     (leases.epochs_are_forgotten, "leases-dense", 1),
     (leases.published_messages_are_not_numbered, "leases-power", 16),
-    (leases.aborts_are_only_answered, "leases-dense", 18),
+    (leases.aborts_are_only_answered, "leases-dense", 23),
     (leases.a_reader_may_be_behind, "leases-link", 1),
 ]
 #: The same of Raft's rules.

@@ -10,8 +10,8 @@ from tests.cluster_simulation import broken_worker_rules as rules
 from tests.cluster_simulation.bites import Rule, check_noticed
 from tests.cluster_simulation.seeds import failures_of
 
-SEEDS = 12
-SPREAD_SEEDS = 8
+SEEDS = 6
+SPREAD_SEEDS = 4
 MANY_SEEDS = 300
 SECONDS = 0.5
 

@@ -16,6 +16,8 @@ from tests.docs.blocks import block_named
 PATIENCE_S = 300
 #: Spark gives a Python that it starts ten seconds, and nothing in a plain program can change that.
 TRIES = 4
+#: For the Java below it, whose life is too short for its slow compiler.
+QUICK = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def run(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -25,7 +27,7 @@ def run(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
     variables = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYSPARK_PYTHON")}
     command = [sys.executable, "program.py"]
     return subprocess.run(
-        command, cwd=folder, env=variables | {"PATH": path}, capture_output=True, text=True, timeout=PATIENCE_S
+        command, cwd=folder, env=variables | QUICK | {"PATH": path}, capture_output=True, text=True, timeout=PATIENCE_S
     )
 
 

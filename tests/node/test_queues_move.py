@@ -355,8 +355,14 @@ def one_move(seed: int, steps: int, victim: str, is_cut: bool = False) -> None:
         assert own == sorted(set(own), key=lambda body: int(body.split()[1])), (seed, at, "order, or twice")
 
 
-@pytest.mark.parametrize("victim", [OLD, NEW, THIRD])
-@pytest.mark.parametrize("steps", range(0, STEPS, 1 + 3 * IS_PLAIN))
+@pytest.mark.parametrize(
+    ("steps", "victim"),
+    [  # at each step one of them; the others take long
+        pytest.param(steps, victim, marks=() if steps % 3 == number else pytest.mark.long)
+        for steps in range(0, STEPS, 1 + 3 * IS_PLAIN)
+        for number, victim in enumerate((OLD, NEW, THIRD))
+    ],
+)
 def test_nothing_confirmed_is_lost_whoever_is_killed_at_which_step(steps: int, victim: str) -> None:
     one_move(steps, steps, victim)
 

@@ -25,6 +25,7 @@ from tests.server.worker_load import (
     LASTING,
     STREAM,
     Publisher,
+    all_get_on,
     declare,
     declare_lasting,
     drain,
@@ -32,6 +33,7 @@ from tests.server.worker_load import (
     is_alive,
     is_another,
     process_of,
+    stop_all,
     until,
 )
 
@@ -175,8 +177,7 @@ async def lose_nothing(folder: Path, **settings: object) -> None:
         publishers = [Publisher(cluster.urls[number % 3], name) for number, name in enumerate(queues)]
 
         async def go_on(why: str) -> None:
-            for each in publishers:
-                await each.gets_on(why)
+            await all_get_on(publishers, why)
 
         await go_on("at the start")
         for worker in (1, 0):
@@ -191,12 +192,10 @@ async def lose_nothing(folder: Path, **settings: object) -> None:
             os.kill(each, signal.SIGKILL)
         kept = ("lasting", "stream", *lasting)
         there = [each for each in publishers if each.queue in kept and each.url != first.url]
-        for each in there:
-            await each.gets_on("while n1 is away, which is one of three")
+        await all_get_on(there, "while n1 is away, which is one of three")
         await asyncio.to_thread(first.restart, kill=True)
         await go_on("since the whole of n1 was killed")
-        for each in publishers:
-            await each.stop()
+        await stop_all(publishers)
         for each in publishers:
             await drain(third.url, each.queue, set(each.confirmed))
 
@@ -361,14 +360,12 @@ def test_leaders_of_groups_at_workers_are_handed_over_and_spread(tmp_path: Path)
                         lambda asked=asked, name=name, target=target: leader_of(asked, name) == target,  # type: ignore[misc]
                         f"{target} does not lead '{name}'",
                     )
-            for each in publishers:
-                await each.gets_on(f"since {target} leads all")
+            await all_get_on(publishers, f"since {target} leads all")
         with SystemClient(cluster.urls[1]) as asked:
             asked.request("cluster.rebalance")
             await until(lambda: {*leaders_of(asked)} == {*HOSTS}, "leaders are not spread")
-        for each in publishers:
-            await each.gets_on("since leaders are spread")
-            await each.stop()
+        await all_get_on(publishers, "since leaders are spread")
+        await stop_all(publishers)
         for each in publishers:
             await drain(cluster.urls[2], each.queue, set(each.confirmed))
 
@@ -396,10 +393,8 @@ async def restart_all(folder: Path) -> None:
             for node in cluster.nodes:
                 node.broker._flags.append(f"--workers={workers}")
                 await asyncio.to_thread(node.restart)
-                for each in publishers:
-                    await each.gets_on(f"since {node.name} has {workers} workers")
-        for each in publishers:
-            await each.stop()
+                await all_get_on(publishers, f"since {node.name} has {workers} workers")
+        await stop_all(publishers)
         for each in publishers:
             await drain(cluster.urls[1], each.queue, set(each.confirmed))
         folders = [folder / name / "workers" / "2" for name in HOSTS]
@@ -420,10 +415,8 @@ async def change_workers(folder: Path) -> None:
             for node in cluster.nodes:
                 node.broker._flags.append(f"--workers={workers}")
                 await asyncio.to_thread(node.restart)
-                for each in publishers:
-                    await each.gets_on(f"since {node.name} has {workers} workers")
-        for each in publishers:
-            await each.stop()
+                await all_get_on(publishers, f"since {node.name} has {workers} workers")
+        await stop_all(publishers)
         for each in publishers:
             await drain(cluster.urls[1], each.queue, set(each.confirmed))
         for name in HOSTS:

@@ -22,11 +22,13 @@ from tests.server.worker_load import (
     CLASSIC,
     LOST,
     Publisher,
+    all_get_on,
     declare,
     drain,
     homes_of,
     is_alive,
     process_of,
+    stop_all,
     until,
 )
 
@@ -53,8 +55,7 @@ async def move_under_load(data_dir: Path) -> None:
         await declare(broker.url)
         first, second = workers_of(broker.url)
         publishers = [Publisher(broker.url, name) for name in CLASSIC]
-        for each in publishers:
-            await each.gets_on("at the start")
+        await all_get_on(publishers, "at the start")
         seen: list[bytes] = []
         async with await aio_pika.connect(broker.url) as connection:
             channel = await connection.channel()
@@ -72,10 +73,8 @@ async def move_under_load(data_dir: Path) -> None:
                     home = homes_of(broker.url)[name]
                     said = await asyncio.to_thread(move, broker.url, name, second if home == first else first)
                     assert not said, (name, said)
-                for each in publishers:
-                    await each.gets_on("since the queues have moved")
-            for each in publishers:
-                await each.stop()
+                await all_get_on(publishers, "since the queues have moved")
+            await stop_all(publishers)
             confirmed = set(publishers[0].confirmed)
             await until(lambda: confirmed <= set(seen), "the consumer does not get what was confirmed")
         for each in publishers[1:]:
@@ -92,8 +91,7 @@ async def kill_while_they_move(data_dir: Path, seed: int) -> None:
         await declare(broker.url)
         first, second = workers_of(broker.url)
         publishers = [Publisher(broker.url, name) for name in CLASSIC]
-        for each in publishers:
-            await each.gets_on("at the start", 200)
+        await all_get_on(publishers, "at the start", 200)
         for number in range(4):
             name = CLASSIC[number % len(CLASSIC)]
             home = homes_of(broker.url)[name]
@@ -107,10 +105,8 @@ async def kill_while_they_move(data_dir: Path, seed: int) -> None:
             os.kill(before, signal.SIGKILL)
             await until(lambda before=before: not is_alive(before), "it does not die")  # type: ignore[misc]
             await moving
-            for each in publishers:
-                await each.gets_on(f"since worker {worker} was killed")
-        for each in publishers:
-            await each.stop()
+            await all_get_on(publishers, f"since worker {worker} was killed")
+        await stop_all(publishers)
         for each in publishers:
             await drain(broker.url, each.queue, set(each.confirmed))
 
@@ -123,9 +119,8 @@ async def empty_one(data_dir: Path) -> None:
     with amqp_broker.running(data_dir, workers=2, spread_groups=False) as broker:
         await declare(broker.url)
         publishers = [Publisher(broker.url, name) for name in CLASSIC]
-        for each in publishers:
-            await each.gets_on("at the start", 50)
-            await each.stop()
+        await all_get_on(publishers, "at the start", 50)
+        await stop_all(publishers)
         first, second = workers_of(broker.url)
         for name in CLASSIC:
             if homes_of(broker.url)[name] == first:

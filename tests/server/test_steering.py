@@ -169,14 +169,12 @@ async def die_while_moving(data_dir: Path, arguments: dict[str, str] | None) -> 
         await declare(broker.url, arguments)
         publishers = [Restless(broker.url, name) for name in QUEUES[:4]]
         for worker in (1, 0, 1):
-            for each in publishers:
-                await each.gets_on()
+            await asyncio.gather(*(each.gets_on() for each in publishers))
             before = process_of(data_dir, worker)
             os.kill(before, signal.SIGKILL)
             await until(lambda before=before: not is_alive(before), "it does not die")  # type: ignore[misc]
-        for each in publishers:
-            await each.gets_on()
-            await each.stop()
+        await asyncio.gather(*(each.gets_on() for each in publishers))
+        await asyncio.gather(*(each.stop() for each in publishers))
         assert "goes on at" in broker.logs
         for each in publishers:
             await drain(broker.url, each.queue, set(each.confirmed))

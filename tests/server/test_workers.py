@@ -32,12 +32,14 @@ from tests.server.worker_load import (
     LOST,
     STREAM,
     Publisher,
+    all_get_on,
     declare,
     declare_lasting,
     drain,
     homes_of,
     is_alive,
     process_of,
+    stop_all,
     until,
 )
 
@@ -87,8 +89,7 @@ async def read_at_every_worker(data_dir: Path) -> None:
             channel = await connection.channel()
             await channel.declare_queue("parts", durable=True, arguments={**STREAM, "x-stream-partitions": 4})
         publishers = [Publisher(broker.url, name) for name in ("stream", "parts")]
-        for each in publishers:
-            await each.gets_on("at the start", 50)
+        await all_get_on(publishers, "at the start", 50)
         plain = [await Reader.begin(broker.url, "stream") for _ in range(6)]
         grouped = [await Reader.begin(broker.url, "parts", "g") for _ in range(4)]
         confirmed = [set(each.confirmed) for each in publishers]
@@ -100,12 +101,10 @@ async def read_at_every_worker(data_dir: Path) -> None:
         before = process_of(data_dir, 0)
         os.kill(before, signal.SIGKILL)
         await until(lambda: not is_alive(before), "it does not die")
-        for each in publishers:
-            await each.gets_on("since worker 0 was killed", 50)
+        await all_get_on(publishers, "since worker 0 was killed", 50)
         left = [each for each in plain if not each.is_lost]
         assert 0 < len(left) < len(plain), "of six connections some are at each worker"
-        for each in publishers:
-            await each.stop()
+        await stop_all(publishers)
         await until(
             lambda: all(set(publishers[0].confirmed) <= set(each.bodies) for each in left), "a reader has stopped"
         )
@@ -166,20 +165,17 @@ async def die_and_lose_nothing(data_dir: Path) -> None:
     with amqp_broker.running(data_dir, workers=2, spread_groups=False) as broker:
         await declare(broker.url)
         publishers = [Publisher(broker.url, name) for name in (*CLASSIC, "lasting", "stream")]
-        for each in publishers:
-            await each.gets_on("at the start")
+        await all_get_on(publishers, "at the start")
         for worker in (1, 0):
             before = process_of(data_dir, worker)
             os.kill(before, signal.SIGKILL)
             await until(lambda before=before: not is_alive(before), "it does not die")  # type: ignore[misc]
-            for each in publishers:
-                await each.gets_on(f"since worker {worker} was killed")
+            await all_get_on(publishers, f"since worker {worker} was killed")
             assert process_of(data_dir, worker) != before
         workers = [process_of(data_dir, worker) for worker in (0, 1)]
         os.kill(broker.process.pid, signal.SIGKILL)
         await until(lambda: not any(map(is_alive, workers)), "the workers outlive the supervisor")
-        for each in publishers:
-            await each.stop()
+        await stop_all(publishers)
     assert read_workers(data_dir) == [1]
     with amqp_broker.running(data_dir, workers=1) as broker:
         for each in publishers:
@@ -207,19 +203,16 @@ async def groups_lose_nothing(data_dir: Path) -> None:
         assert [row["worker"] for row in rows if row["group"]] == [1, 0, 1, 0]
         assert all(row["queues"] for row in rows if row["group"]), "of eight queues some are in each group"
         publishers = [Publisher(broker.url, name) for name in names]
-        for each in publishers:
-            await each.gets_on("at the start")
+        await all_get_on(publishers, "at the start")
         for worker in (1, 0):
             before = process_of(data_dir, worker)
             os.kill(before, signal.SIGKILL)
             await until(lambda before=before: not is_alive(before), "it does not die")  # type: ignore[misc]
-            for each in publishers:
-                await each.gets_on(f"since worker {worker} was killed")
+            await all_get_on(publishers, f"since worker {worker} was killed")
         workers = [process_of(data_dir, worker) for worker in (0, 1)]
         os.kill(broker.process.pid, signal.SIGKILL)
         await until(lambda: not any(map(is_alive, workers)), "the workers outlive the supervisor")
-        for each in publishers:
-            await each.stop()
+        await stop_all(publishers)
     for count in (1, 3):
         with amqp_broker.running(data_dir, workers=count, queue_groups=4) as broker:
             for each in publishers:

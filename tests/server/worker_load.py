@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 
@@ -20,6 +20,8 @@ PATIENCE_S = 120.0
 LOOK_S = 0.05
 #: Between two messages of a publisher: what is looked at is how the broker gets on, and it shares the processors.
 REST_S = 0.03
+#: Confirms by which is seen that a publisher gets on.
+MORE = 10
 CLASSIC = ("c0", "c1", "c2", "c3")
 LASTING = {"x-queue-type": "quorum"}
 STREAM = {"x-queue-type": "stream"}
@@ -96,7 +98,7 @@ class Publisher:
                 return  # the client library has made an error of it
             await look_again()
 
-    async def gets_on(self, why: str, more: int = 10) -> None:
+    async def gets_on(self, why: str, more: int = MORE) -> None:
         """It gets so many more confirms."""
         wanted = len(self.confirmed) + more
         await until(lambda: len(self.confirmed) >= wanted, f"{self.queue}: no confirms {why}")
@@ -105,6 +107,17 @@ class Publisher:
         """It may be just connecting, and what cancels that may be lost on the way."""
         self._is_over = True
         await asyncio.wait([self._task])
+
+
+async def all_get_on(publishers: Iterable[Publisher], why: str, more: int = MORE) -> None:
+    """Each gets so many more confirms. They are waited for together: whoever waits for one after the other has all of
+    them publish meanwhile, and takes the processors from those that are to get on."""
+    await asyncio.gather(*(each.gets_on(why, more) for each in publishers))
+
+
+async def stop_all(publishers: Iterable[Publisher]) -> None:
+    """None of them begins anything new while another is waited for."""
+    await asyncio.gather(*(each.stop() for each in publishers))
 
 
 async def declare(url: str) -> None:

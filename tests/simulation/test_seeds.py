@@ -47,13 +47,19 @@ _FOUND = {
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, id=f"{seed}: {cause}") for cause, found in _FOUND.items() for seed in found]
+    "seed",
+    [
+        pytest.param(seed, id=f"{seed}: {cause}", marks=() if seed == found[0] else pytest.mark.long)
+        for cause, found in _FOUND.items()
+        for seed in found
+    ],
 )
 def test_a_seed_that_has_found_an_error_of_the_broker(seed: int) -> None:
     """Their causes are cases in tests/node/test_found_by_simulation.py and tests/queues/test_recovery.py."""
     World(seed).run(STEPS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seed",
     [

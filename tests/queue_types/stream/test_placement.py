@@ -12,7 +12,7 @@ from amqp_broker.cli.main import main
 from amqp_broker.protocol import methods
 from storage.errors import CorruptRecord, SyncFailed
 from storage.records import HEADER_BYTES
-from tests.example_counts import seeds
+from tests.example_counts import ONE_OF, each_octet, seeds
 from tests.node.node_driver import Client, NodeDriver, small_config
 from tests.queue_types.stream.test_streams_of_a_node import a_stream, consume, delivered, fill, qos
 from tests.simulation.simulated_disk import SimulatedCrash, SimulatedDisk
@@ -97,7 +97,8 @@ def test_a_crash_between_any_two_steps_of_a_sync_leaves_what_was_confirmed(chang
         driver.crash()
 
 
-def test_a_place_that_ends_at_any_octet_is_dead_while_the_journal_does_not_name_it() -> None:
+@each_octet()
+def test_a_place_that_ends_at_any_octet_is_dead_while_the_journal_does_not_name_it(first: int) -> None:
     driver, client = with_one()
     (path,) = page_files(driver.disk)
     before = driver.disk.size(path)
@@ -105,14 +106,15 @@ def test_a_place_that_ends_at_any_octet_is_dead_while_the_journal_does_not_name_
     job: Any = driver.take_sync()
     job._pages.run()  # and the journal's batch is not written
     whole = driver.disk.contents(path)
-    for end in range(before, len(whole) + 1):
+    for end in range(before + first, len(whole) + 1, ONE_OF):
         driver.disk.crash()
         driver.disk.overwrite(path, whole[:end])
         driver.start()
         assert all_of(driver) == [(0, BEFORE)]
 
 
-def test_a_journal_that_ends_at_any_octet_of_the_batch_names_no_place() -> None:
+@each_octet()
+def test_a_journal_that_ends_at_any_octet_of_the_batch_names_no_place(first: int) -> None:
     driver, client = with_one()
     path = journal(driver.disk)
     before = driver.disk.contents(path)
@@ -121,9 +123,9 @@ def test_a_journal_that_ends_at_any_octet_of_the_batch_names_no_place() -> None:
     driver.disk.crash()
     files = {each: driver.disk.contents(each) for each in driver.disk.files()}
     whole = files[path]
-    first = next(at for at in range(len(before)) if before[at] != whole[at])
+    begin = next(at for at in range(len(before)) if before[at] != whole[at])
     end = len(whole.rstrip(b"\0"))
-    for cut in range(first, end):
+    for cut in range(begin + first, end, ONE_OF):
         for each, octets in files.items():
             if driver.disk.exists(each):
                 driver.disk.overwrite(each, octets)
