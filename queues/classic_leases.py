@@ -28,6 +28,10 @@ class ClassicLeases:
         found: JournaledLeases | None = self._queue.lease_groups
         return found.groups if found is not None else {}
 
+    def is_here(self) -> bool:
+        """See LeaseSource."""
+        return True
+
     def ready_count(self) -> int:
         """See LeaseSource."""
         return self._queue.message_count()

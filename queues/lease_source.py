@@ -65,6 +65,9 @@ class LeaseSource(Protocol):
     def groups(self) -> Mapping[str, LeasedGroup]:
         """By name; to be read only."""
 
+    def is_here(self) -> bool:
+        """Whether this node still has the log. Where it has not, a group that is not found may be there all the same."""
+
     def ready_count(self) -> int:
         """How many messages a claim would find."""
 

@@ -68,6 +68,8 @@ class QueueLeases:
 
     def _find(self, caller: Caller) -> LeasedGroup:
         found = self.source.groups().get(caller.group)
+        if found is None and not self.source.is_here():
+            raise LeaseError(BUSY, f"queue '{self.name}' has no copy on this node any more: ask again")
         if found is None or found.incarnation != caller.incarnation:
             raise gone(self.name, caller.group, caller.incarnation)
         return found

@@ -90,8 +90,6 @@ class StreamReads:
         """Serve a request about a queue that the user may read. asker: who has a few under way at most. Raises
         LeaseError."""
         source = queue.stream_source()
-        if source is not None and queue.elsewhere():
-            raise LeaseError(BUSY, f"{fields.verb}: queue '{queue.name}' has no copy on this node any more: ask again")
         if source is None:
             parts = queue.partitions()
             if parts and fields.verb == OFFSETS:
@@ -153,9 +151,12 @@ class StreamReads:
 
     @staticmethod
     def find(queue: Queue, source: StreamSource) -> Stream | None:
-        """None where nobody has used it yet. Raises LeaseError."""
+        """None where nobody has used it yet: a node that has no copy any more, since it was asked, does not know that.
+        Raises LeaseError."""
         if queue.is_deleted:
             raise LeaseError(GONE, f"queue '{queue.name}' was deleted")
+        if queue.elsewhere():
+            raise LeaseError(BUSY, f"queue '{queue.name}' has no copy on this node any more: ask again")
         return source.stream()
 
     def wants(self, wanted: ReaderFilter, stored: Stored, place: int, offset: int) -> bool:

@@ -115,7 +115,7 @@ class StreamLook:
         try:
             queue = request.asker.find_queue(self._vhosts, request.text("vhost"), request.text("name"))
             if queue.elsewhere() or queue.stream_source() is None:
-                raise precondition(f"queue '{queue.name}' is just moving to another node: ask again")
+                raise _moving(queue)
             found = yield from look(request, queue)
         except Refused as error:
             found = {"refused": [error.code, str(error)]}
@@ -156,9 +156,11 @@ def _source_of(queue: Queue) -> StreamSource:
 
 
 def _looked(queue: Queue, look: Callable[[StreamSource], T]) -> T:
-    """What there is to be seen here. Raises Refused where a page is damaged, which is had from another node if one has
-    it."""
+    """What there is to be seen here. Raises Refused where there is no copy any more, since somebody began to look, and
+    where a page is damaged, which is had from another node if one has it."""
     source = _source_of(queue)
+    if queue.elsewhere():
+        raise _moving(queue)
     try:
         return look(source)
     except (CorruptRecord, OSError) as error:
@@ -168,6 +170,10 @@ def _looked(queue: Queue, look: Callable[[StreamSource], T]) -> T:
                 f"again in a moment"
             ) from None
         raise Refused(FAILED, f"queue '{queue.name}' cannot be read: {error}") from None
+
+
+def _moving(queue: Queue) -> Refused:
+    return precondition(f"queue '{queue.name}' is just moving to another node: ask again")
 
 
 def _no_copy(queue: Queue) -> ValueError:

@@ -66,6 +66,10 @@ class QuorumLeases:
         """By name, as of what this node has applied; to be read only."""
         return self._machine.lease_groups(self._queue.queue_id)
 
+    def is_here(self) -> bool:
+        """See LeaseSource: a member may have left the group while a command was on its way."""
+        return self._group.guest is None
+
     def ready_count(self) -> int:
         """How many messages a claim would find, as of what this node has applied."""
         return self._queue.message_count()
