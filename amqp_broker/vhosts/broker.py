@@ -26,7 +26,8 @@ from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.held_queue import HeldQueue, real_of
-from amqp_broker.queue_types.queue_type import Definition, LeaseWatch, QueueType
+from amqp_broker.queue_types.policy_keys import Definition
+from amqp_broker.queue_types.queue_type import LeaseWatch, QueueType
 from amqp_broker.queue_types.register import DEFAULT_TYPE, make_types, type_named
 from amqp_broker.resources.page_check import PageCheck, page_checks
 from amqp_broker.routing.dead_letters import DeadLetters

@@ -33,7 +33,8 @@ from amqp_broker.queue_types.declaration import (
     check_equivalent_queue,
     kind_name,
 )
-from amqp_broker.queue_types.queue_type import Declared, OwnWords
+from amqp_broker.queue_types.own_words import OwnWords
+from amqp_broker.queue_types.queue_type import Declared
 from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.turn.task import Steps, Task

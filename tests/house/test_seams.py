@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.house.rooms import room_of
 from tests.house.sources import text_of, tree_of
-from tests.house.test_circles import room_of
 from tests.house.test_imports import modules
 
 #: A name of the type Any; what stands in quotes is another one's.
