@@ -101,6 +101,10 @@ class Queue:
         """Somebody uses it (x-expires)."""
         self.last_used = now
 
+    def vhost_deleted(self) -> None:
+        """Its virtual host is gone, and now it is: nothing expires any more, and what it gives up is for nobody."""
+        self.is_deleted = True
+
     # -- counts --------------------------------------------------------------------------------------------------------
 
     def count(self, is_use: bool, then: Done) -> None:
@@ -324,7 +328,7 @@ class Queue:
 
     # -- it moves ------------------------------------------------------------------------------------------------------
 
-    def part_with_all(self) -> list[object]:
+    def part_with_all(self) -> list[Consumer]:
         """Another queue takes its place, which has all that it holds: nobody stands in it any more, and what comes back
         is of nobody. Returns the consumers of this node that go along."""
         return []

@@ -118,6 +118,10 @@ class Client:
         self.clients.feed(self)
         return True
 
+    def leave_unsent(self, octets: int) -> None:
+        """So much was said to it that its transport has not taken."""
+        self.unsent_bytes = octets
+
     def become_unwritable(self) -> None:
         """The transport is full: no deliveries."""
         self.is_writable = False

@@ -206,10 +206,6 @@ class QueueType:
     def policies_changed(self, queue: Queue, now: int) -> None:
         """A policy of its virtual host was changed."""
 
-    def vhost_deleted(self, queue: Queue) -> None:
-        """Its virtual host is gone, and now it is: nothing expires any more, and what it gives up is for nobody."""
-        queue.is_deleted = True
-
     def delete(self, queue: Queue) -> int:
         """Take it out of the run-time side. Returns how many messages were ready. What the metadata know of it keeps
         what it has on the disk, until `forget`: should a crash undo the deletion, it is needed."""

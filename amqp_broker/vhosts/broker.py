@@ -155,7 +155,6 @@ class Broker:
         self.held = HeldQueues(journal, background, clock)
         #: Queues that are being brought here, by the ids that they will have (rehoming/).
         self.staged: dict[int, ClassicQueue] = {}
-        self.follow: Callable[[object, Queue], None]
         # What `join` and `serve` bring: they are built on this object.
         self._raft: RaftHost
         self.replication: Replication
@@ -179,9 +178,13 @@ class Broker:
         """The queues of other nodes, and what is leased of its own. Before `start`."""
         self.remote_queues, self.apps, self.lease_expiry = homes, apps, lease_expiry
 
-    def follow_with(self, follow: Callable[[object, Queue], None]) -> None:
-        """What has a consumer of this node go on with a queue that has taken the place of its own."""
-        self.follow = follow
+    def count_created(self) -> None:
+        """A client of this node has made a queue."""
+        self.queues_created += 1
+
+    def count_declared(self) -> None:
+        """A client of this node has declared a queue that is there, or is there at once."""
+        self.queues_declared += 1
 
     def has(self, vhost: VHost) -> bool:
         """Whether a virtual host is there still, and not another one of its name."""
@@ -415,12 +418,11 @@ class Broker:
         queues = deque(vhost.queues.values())
         while queues:  # each is let go of in its slice
             queue = queues.popleft()
-            queue_type = self._type_of(queue)
-            queue_type.vhost_deleted(real_of(queue))
+            real_of(queue).vhost_deleted()
             self.forget_queue(vhost, queue)
             if is_own and not queue.declaration.part_of:
                 self.count_deleted(queue)
-            queue_type.forget(queue.queue_id)
+            self._type_of(queue).forget(queue.queue_id)
             yield None
         vhost.router.tell_nobody()
 

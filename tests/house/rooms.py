@@ -40,7 +40,7 @@ ROOMS: dict[str, str] = {
         "rehoming leases connection channel vhosts resources flow routing queue_types cluster links audit auth "
         "metadata messages turn version errors settings protocol queues raft storage exchanges octets"
     ),
-    "rehoming": "channel vhosts flow queue_types cluster links metadata turn settings protocol queues raft storage",
+    "rehoming": "vhosts flow queue_types cluster links metadata turn settings protocol queues raft storage",
     "leases": (
         "connection channel vhosts resources routing queue_types links auth metadata messages turn errors "
         "protocol queues raft storage exchanges octets"
