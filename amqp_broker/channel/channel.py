@@ -318,8 +318,10 @@ class Channel:
 
     def _assemble(self, octets: int) -> None:
         """Count what came of a message that is not whole yet. Raises ChannelException when there is no room for it."""
+        pager = self.pager
         self.assembling += octets
-        if self.pager.assemble(octets) > self.max_assembling_bytes:
+        pager.assemble(octets)
+        if pager.assembling > self.max_assembling_bytes:
             self.assemblies.make_room(self)
 
     def forget_content(self) -> int:

@@ -1,14 +1,18 @@
 """The seams of the house: who sets whose attributes, who reaches into whom, and what has no type.
 
-An attribute is set by the object that has it, or by one of the same room: state that is a record to its neighbours, as
-a connection is to what handles its frames. Who stands in another room calls a method, which says what it means.
+An attribute is set by the object that has it, by what is in the same file, and by who has just made the object.
+Others call a method, which says what it means. Exceptions are named, each with why: records to all (RECORDS), and
+records to their own room, as a channel is to what handles its methods (RECORDS_OF_ROOM). Which class an object is of is
+read off annotations, constructors and assignments; of what says nothing, it is enough that a class which may be set so
+has an attribute of this name. What is looked at is amqp_broker, not the packages beside it.
 
-What is used is given to who uses it: nobody takes a part out of a part of a part. A record is no part, and what it
-holds stands as near as itself: what says of itself that it does nothing and does not change (a frozen dataclass, a
-NamedTuple, an enum), a value of Python's, and the bundles of parts that handlers (Services) and types of queues
-(TypeHost) are given. To look at what a list or a dictionary of another has is to look at that other; to change it is
-for its owner. Which class something is of is read off annotations and constructors; what says nothing of it is taken
-for a part.
+What is used is given to who uses it: nobody takes a part out of a part of a part, nor out of what a call gave; where a
+name stands for what lies between, it is counted apart, and becomes less. Chains through an index are not seen. A record
+is no part, and what it holds stands as near as itself: what says of itself that it does nothing and does not change (a
+frozen dataclass, a NamedTuple, an enum), a value of Python's, and the bundles of parts that handlers (Services) and
+types of queues (TypeHost) are given. To look at what a list or a dictionary of another has is to look at that other; to
+change it is for its owner. Which class something is of is read off annotations and constructors; what says nothing of
+it is taken for a part.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ MOST_ANY = 38
 MOST_THROUGH_NODE = 0
 #: How often somebody reaches into the parts of parts (self.a.b.c, name.a.b.c; see `deep`). May only fall.
 MOST_DEEP = 0
+#: How often that is done through a name for what lies between (see `aliased`). May only fall.
+MOST_ALIASED = 35
 #: How many fields begin as None, against their type. May only fall.
 MOST_LATE = 0
 
@@ -216,16 +222,19 @@ def test_no_attribute_is_set_from_outside() -> None:
 
 
 def chains(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
-    """The names that are joined by dots, each chain once."""
+    """The names that are joined by dots, each chain once. What is called in it has "()" behind its name: a.b().c."""
     inner = {each.value for each in ast.walk(tree) if isinstance(each, ast.Attribute)}
     for each in ast.walk(tree):
         if isinstance(each, ast.Attribute) and each not in inner:
             names: list[str] = []
             part: ast.expr = each
-            while isinstance(part, ast.Attribute):
-                names.append(part.attr)
-                part = part.value
-            if isinstance(part, ast.Name):
+            called = ""
+            while isinstance(part, ast.Attribute | ast.Call):
+                if isinstance(part, ast.Attribute):
+                    names.append(part.attr + called)
+                called = "()" if isinstance(part, ast.Call) else ""
+                part = part.func if isinstance(part, ast.Call) else part.value
+            if isinstance(part, ast.Name) and not called:
                 yield each.lineno, [part.id, *reversed(names)]
 
 
@@ -290,6 +299,8 @@ def _fields(of: ast.ClassDef) -> dict[str, str]:
             found[line.name] = _type_name(line.returns)
         elif isinstance(line, ast.FunctionDef) and line.name == "__init__":
             found.update(_assigned(line))
+        elif isinstance(line, ast.FunctionDef):
+            found[f"{line.name}()"] = _type_name(line.returns)
     return found
 
 
@@ -349,10 +360,14 @@ def _known() -> _Known:
 
 def _reached(names: list[str], of: str) -> int:
     """Out of so many parts a chain takes something, one after the other; `of` is the class of its first name. A record
-    is no part: what it holds stands as near as itself."""
+    is no part: what it holds stands as near as itself. Whoever asks a part for something (`a.b().c`) is given that,
+    and may use it: it is counted as what two dots lead to."""
     known = _known()
     parts = 0
     for name in names[1:]:
+        if name.endswith("()"):
+            parts, of = 1, known.field(of, name)
+            continue
         parts += not (known.is_record(of) or (known.of_container(of) and name not in _CHANGES))
         of = known.field(of, name)
     return parts
@@ -395,7 +410,8 @@ def _imported(tree: ast.AST) -> set[str]:
 
 
 def deep(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """The chains of more than one dot into parts of others: self.a.b.c, and name.a.b.c of what is a name here."""
+    """The chains of more than one dot into parts of others: self.a.b.c, and name.a.b.c of what is a name here; and out
+    of what a call gives, name.a().b.c."""
     imported = _imported(tree)
     for each, known in _scopes(tree, {}):
         for line, names in chains(each):
@@ -403,12 +419,31 @@ def deep(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield line, ".".join(names)
 
 
+def aliased(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The same, hidden by a name: `near = self.a.b`, and then near.c, is self.a.b.c. Once for each such name."""
+    imported = _imported(tree)
+    for function, of, _ in _functions(tree, {}):
+        inside = list(_inside(function))
+        aliases: dict[str, list[str]] = {}
+        for each in inside:
+            if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
+                for _, names in chains(each.value):
+                    if ast.unparse(each.value) == ".".join(names) and len(names) > 2 and names[0] not in imported:
+                        aliases[each.targets[0].id] = names
+        for each in inside:
+            for line, names in chains(each) if isinstance(each, ast.Attribute) else ():
+                whole = [*aliases.get(names[0], ()), *names[1:]]
+                if names[0] in aliases and _reached(whole, of.get(whole[0], "")) > 2:
+                    del aliases[names[0]]
+                    yield line, ".".join(whole)
+
+
 def _through_node(tree: ast.AST) -> int:
     """How many chains lead through a node into its parts."""
     through = 0
     for _, names in chains(tree):
         node = next((number for number, name in enumerate(names) if name in ("node", "_node")), len(names))
-        through += len(names) - node > 2
+        through += len(names) - node > 2 and not names[node + 1].endswith("()")  # what it is asked is its own
     return through
 
 
@@ -418,6 +453,12 @@ def test_fewer_and_fewer_reach_into_the_parts_of_others() -> None:
     found = [f"{module}:{line} {chain}" for module, path in _own() for line, chain in deep(tree_of(path))]
     text = "take the part itself as an argument, or ask its owner:\n" + "\n".join(found)
     assert len(found) <= MOST_DEEP, f"{len(found)} chains reach into the parts of parts; there were {MOST_DEEP}; {text}"
+
+
+def test_fewer_and_fewer_do_so_through_a_name() -> None:
+    found = [f"{module}:{line} {chain}" for module, path in _own() for line, chain in aliased(tree_of(path))]
+    text = "take the part itself as an argument, or ask its owner:\n" + "\n".join(found)
+    assert len(found) <= MOST_ALIASED, f"{len(found)} names hide such a chain; there were {MOST_ALIASED}; {text}"
 
 
 def test_what_an_object_needs_is_there_when_it_is_made() -> None:
@@ -436,6 +477,10 @@ def test_the_checks_find_what_they_are_for() -> None:
     assert (_through_node(tree), [chain for _, chain in deep(tree)]) == (1, ["self.a.b.c"])
     near = ast.parse("import os\nos.a.b.c\ndef f(one: ChannelServices, other: Node):\n one.a.b.c\n other.a.b.c\n")
     assert [chain for _, chain in deep(near)] == ["other.a.b.c"], "what a bundle holds is near, a module is nobody"
+    calls = ast.parse("def f(groups):\n groups.of(1).raft.group_id\n groups.of(1).group_id\n groups.of(1).touch()\n")
+    assert [chain for _, chain in deep(calls)] == ["groups.of().raft.group_id"]
+    alias = ast.parse("def f(self):\n near = self.a.b\n near.c()\n near.d()\n other = self.a\n other.c()\n")
+    assert [chain for _, chain in aliased(alias)] == ["self.a.b.c"]
     lists = ast.parse("def f(one: Client):\n one.clients.dirty.append(one)\n one.clients.dirty.copy()\n")
     assert [chain for _, chain in deep(lists)] == ["one.clients.dirty.append"], "it changes its list itself"
     setting = ast.parse(
