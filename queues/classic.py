@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from heapq import merge
 from itertools import chain, islice
@@ -330,7 +331,6 @@ class ClassicQueue(QueueRules):
         if self.is_in_exclusive_use(consumer.is_exclusive):
             then(QueueRefusal(ACCESS_REFUSED, f"{self._described()} in exclusive use"))
             return
-        self.had_consumers = True
         self.add_consumer(consumer)
         then(None)
 
@@ -341,6 +341,7 @@ class ClassicQueue(QueueRules):
 
     def add_consumer(self, consumer: Consumer) -> None:
         """A consumer joins; call `dispatch` afterwards."""
+        self.had_consumers = True
         consumer.queue = self
         self.dispatcher.add(consumer)
         self.only_consumer = self.dispatcher.only()
@@ -656,7 +657,7 @@ class ClassicQueue(QueueRules):
             consumer.on_queue_gone()
         return self.dispatcher.first() is not None
 
-    def part_with_all(self) -> list[object]:
+    def part_with_all(self) -> list[Consumer]:
         """See Queue."""
         self.is_deleted = True
         consumers = list(self.dispatcher.consumers)
@@ -703,6 +704,13 @@ class ClassicQueue(QueueRules):
         self._drop_expired_at_once(now)
         if self.is_too_long():  # with what consumers had held
             self.work_on()
+
+    def vhost_deleted(self) -> None:
+        """See Queue."""
+        self.is_deleted = True
+        if self.letters is not None:
+            # They are for nobody: where they were to go there may soon be others of the same names.
+            self.settings = replace(self.settings, dead_letter_exchange=None)
 
     def adopt_letters(self, letters: list[tuple[Entry, Reason]]) -> None:
         """At a restart: the queue was deleted, and these are its dead letters, each with its reason."""

@@ -55,6 +55,10 @@ class Consumer:
         there by this node."""
         return True
 
+    def follow(self, queue: Any) -> None:
+        """Another queue has taken the place of its own, and it goes on there, if it is one of this node; what it holds
+        is of the one that is gone, and comes again."""
+
     def on_queue_gone(self) -> None:
         """The queue was deleted: the consumer is cancelled by the broker."""
         raise NotImplementedError

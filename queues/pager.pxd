@@ -23,6 +23,7 @@ cdef class Pager:
     cdef public long long pages_stored
     cdef public long long pages_loaded
 
+    cpdef int assemble(self, long long octets) except -1
     cpdef void share(self, long long others_bytes) except *
     @cython.locals(budget="long long", used="long long", over="long long")
     cpdef int unacked_allowed(self) except -1

@@ -72,6 +72,10 @@ class Pager:
         """There may be room on the disk again."""
         self.has_no_room = False
 
+    def assemble(self, octets: int) -> None:
+        """So much more came of messages that are not whole yet; below 0: so much less is held of such."""
+        self.assembling += octets
+
     def share(self, others_bytes: int) -> None:
         """Other pagers hold so much of the budget: what is tight here is what they leave."""
         self.others_bytes = others_bytes

@@ -114,6 +114,10 @@ class Queue:
         """Somebody uses it (x-expires)."""
         self.last_used = now
 
+    def vhost_deleted(self) -> None:
+        """Its virtual host is gone, and now it is: nothing expires any more, and what it gives up is for nobody."""
+        self.is_deleted = True
+
     # -- counts --------------------------------------------------------------------------------------------------------
 
     def count(self, is_use: bool, then: Done) -> None:
@@ -365,7 +369,7 @@ class Queue:
         """The queue that is meant, where this one stands for it while it moves."""
         return self
 
-    def part_with_all(self) -> list[object]:
+    def part_with_all(self) -> list[Consumer]:
         """Another queue takes its place, which has all that it holds: nobody stands in it any more, and what comes back
         is of nobody. Returns the consumers of this node that go along."""
         return []

@@ -29,11 +29,7 @@ class Assemblies:
 
     def end(self, channel: Channel) -> None:
         """The message is whole, or given up: the channel holds nothing of it any more."""
-        channel.expecting = 0  # a method
-        channel.header = b""
-        channel.body = None
-        self._pager.assembling -= channel.assembling
-        channel.assembling = 0
+        self._pager.assemble(-channel.forget_content())
         self._channels.pop(channel, None)
 
     def make_room(self, channel: Channel) -> None:

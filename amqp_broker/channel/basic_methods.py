@@ -93,7 +93,7 @@ def on_basic_consume(channel: Channel, method: methods.BasicConsume) -> None:
 
     def forget() -> None:
         channel.consumers.pop(tag, None)
-        consumer.is_cancelled = True
+        consumer.end()
 
     ask(channel, f"basic.consume from queue '{name}'", lambda then: queue.consume(consumer, then), answer, forget)
 
@@ -182,7 +182,7 @@ def _getter(channel: Channel, queue: Queue) -> ChannelConsumer:
     if getter is None or getter.queue is not queue:
         getter = ChannelConsumer(channel, "", False, False, 0, 0, None)
         getter.queue = queue
-        getter.is_cancelled = True
+        getter.end()
         channel.getters[queue] = getter
     return getter
 

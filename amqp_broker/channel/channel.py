@@ -320,9 +320,17 @@ class Channel:
         """Count what came of a message that is not whole yet. Raises ChannelException when there is no room for it."""
         pager = self.pager
         self.assembling += octets
-        pager.assembling += octets
+        pager.assemble(octets)
         if pager.assembling > self.max_assembling_bytes:
             self.assemblies.make_room(self)
+
+    def forget_content(self) -> int:
+        """What comes next is a method: the message is whole, or given up. Returns the octets that were held of it."""
+        self.expecting = 0  # a method
+        self.header = b""
+        self.body = None
+        octets, self.assembling = self.assembling, 0
+        return octets
 
     def _complete(self, content: bytes, header_end: int, body: list[bytes] | None, size: int) -> None:
         """A message is whole: check it, route it, hand it to the queues."""

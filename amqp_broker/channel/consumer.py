@@ -179,6 +179,35 @@ class ChannelConsumer(Consumer):
         if channel.is_traced:
             channel.trace(DELIVERED, self, message, is_redelivered)
 
+    def follow(self, queue: Queue) -> None:
+        """See Consumer. Under its tag another consumer goes on; if that cannot, the client hears that it was
+        cancelled."""
+        channel = self.channel
+        if self.is_cancelled or channel.consumers.get(self.tag) is not self:
+            return
+        heir = ChannelConsumer(
+            channel, self.tag, self.no_ack, self.is_exclusive, self.priority, self.prefetch, self.arguments
+        )
+        heir.queue = queue
+        channel.consumers[self.tag] = heir
+        channel.short.pop(self, None)
+        self.is_cancelled = True
+
+        def attached(refusal: Exception | None) -> None:
+            if heir.is_cancelled:
+                return
+            if refusal is not None:
+                heir.on_queue_gone()
+            else:
+                queue.credit_returned(heir)
+                queue.dispatch(channel.clock.now)
+
+        queue.consume(heir, attached)
+
+    def end(self) -> None:
+        """It is nobody's consumer any more, whatever it still holds."""
+        self.is_cancelled = True
+
     def on_queue_gone(self) -> None:
         self.is_cancelled = True
         self.channel.on_consumer_cancelled(self)

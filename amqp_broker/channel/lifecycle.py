@@ -75,7 +75,7 @@ def close_channels(channels: list[Channel], what: str = "", then: Callable[[], N
     now = channels[0].clock.now
     for channel in channels:
         for consumer in list(channel.consumers.values()):
-            consumer.is_cancelled = True
+            consumer.end()
             queue = consumer.queue
             queue.cancel(consumer, True, now)
             queue.mark_used(now)
@@ -116,7 +116,7 @@ def _leave(channels: list[Channel]) -> Generator[None, None, list[tuple[Queue, D
                 if channel.consumers.get(tag) is not consumer:
                     continue
                 del channel.consumers[tag]
-                consumer.is_cancelled = True
+                consumer.end()
                 queue, now = consumer.queue, services.clock.now
                 departure = queue.part(consumer, now)
                 if departure is not None:
@@ -201,7 +201,7 @@ def cancel_consumer(channel: Channel, consumer: ChannelConsumer) -> None:
     """The client or the broker ends a consumer; what it holds stays with the channel."""
     channel.consumers.pop(consumer.tag, None)
     channel.short.pop(consumer, None)
-    consumer.is_cancelled = True
+    consumer.end()
     queue = consumer.queue
     queue.cancel(consumer, False, channel.clock.now)
     queue.mark_used(channel.clock.now)

@@ -311,7 +311,7 @@ class Channel:
         elif message.message_count is not None:
             self._replies.append(message)
         else:
-            self._consumer(message.consumer_tag).deliveries.append(message)
+            self._consumer(message.consumer_tag).take(message)
 
     def _consumer(self, consumer_tag: str) -> Consumer:
         """The consumer of this tag; made here when a delivery comes before anyone saw consume-ok."""

@@ -160,10 +160,14 @@ class Connection:
         limits = [limit for limit in (frame_max, tune.frame_max) if limit]  # 0 means none
         self.frame_max = min(limits, default=0)
         self.channel_max = tune.channel_max or c.MAX_CHANNEL
-        self._parser.frame_max = self.frame_max
+        self._parser.agree(self.frame_max)
         self.send(0, m.ConnectionTuneOk(self.channel_max, self.frame_max, 0))
         self.send(0, m.ConnectionOpen(address.virtual_host))
         self._wait_for_reply(deadline, f"the answer to opening {address.virtual_host!r}", m.ConnectionOpenOk)
+
+    def wait_at_most(self, timeout: float | None) -> None:
+        """How long any one call may take from now on, unless it is given another time: seconds, None for ever."""
+        self.timeout = timeout
 
     def channel(self) -> Channel:
         """Opens a channel with the lowest number that is free."""

@@ -32,6 +32,10 @@ class Consumer:
         self.is_cancelled_by_broker = False
         self._channel = channel
 
+    def take(self, delivery: Delivery) -> None:
+        """A message has come for it."""
+        self.deliveries.append(delivery)
+
     def next(self, timeout: float | None = None) -> Delivery | None:
         """The next delivery, or None when none has come within `timeout` seconds (None: waits for ever)."""
         try:

@@ -183,7 +183,8 @@ class Replication:
             self._follower = follower = FeedFollower(self.machine, followed)
             follower.send_with(register(FrameKind.METADATA_FEED, follower.receive))
         elif config.has_workers:
-            self.machine.source = self._source = source = FeedSource(self.machine, lambda: self.last_applied)
+            self._source = source = FeedSource(self.machine, lambda: self.last_applied)
+            self.machine.feed(source)
             source.send_with(register(FrameKind.METADATA_FEED, source.receive))
 
     # -- what it is ----------------------------------------------------------------------------------------------------

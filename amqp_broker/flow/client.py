@@ -6,7 +6,7 @@ pauses it and why is in pauses.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from amqp_broker.flow.output import Output
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from amqp_broker.errors import ChannelException
     from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.declarer import Declarer
+    from amqp_broker.flow.home import Home
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.flow.peer import Peer
     from amqp_broker.flow.steered import Steered
-    from amqp_broker.queue_types.remote.home_link import HomeLink
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.clock import TurnClock
@@ -68,7 +68,7 @@ class Client:
         self.is_writable = True
         self.is_starved = False
         self.has_published = False
-        self.homes: dict[HomeLink, None] = {}
+        self.homes: dict[Home, None] = {}
         self.late_cancels: list[tuple[OpenChannel, str]] | None = None
         self.steered: Steered | None = None
 
@@ -118,11 +118,15 @@ class Client:
         self.clients.feed(self)
         return True
 
+    def leave_unsent(self, octets: int) -> None:
+        """So much was said to it that its transport has not taken."""
+        self.unsent_bytes = octets
+
     def become_unwritable(self) -> None:
         """The transport is full: no deliveries."""
         self.is_writable = False
 
-    def record_elsewhere(self, groups: list[WriteGroup], homes: list[HomeLink], message: Message) -> None:
+    def record_elsewhere(self, groups: list[WriteGroup], homes: Sequence[Home], message: Message) -> None:
         """It publishes a message to queues of which only a receipt is told what became of it (PublishRoute.elsewhere).
         homes: of these groups the links to other nodes where queues live, whose troubles are its own."""
         if self.steered is not None:

@@ -123,7 +123,7 @@ class Pauses:
 
     def set_gate(self, all_wait: bool, home_backlog: int | None) -> None:
         """At the end of a turn. all_wait: every publisher has to. home_backlog: so many octets may be on their way to
-        a home (HomeLink.is_behind), None: no home is behind."""
+        a home (Home.is_behind), None: no home is behind."""
         self._all_wait = all_wait
         self._home_backlog = home_backlog
         self.is_shut = all_wait or home_backlog is not None

@@ -36,7 +36,7 @@ class AtWorker0:
         if broker.config.worker:
             self.verbs = {verb: self._asking(verb) for verb in verbs}
         elif broker.config.has_workers:
-            peers.verbs[_VERB] = self._serve
+            peers.serve({_VERB: self._serve})
 
     def _asking(self, verb: str) -> Callable[[Request], Answer]:
         def ask(request: Request) -> Steps:

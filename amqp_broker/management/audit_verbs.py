@@ -52,7 +52,7 @@ class AuditVerbs:
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "audit.page": self._page,
         }
-        peers.verbs["audit"] = self._serve
+        peers.serve({"audit": self._serve})
 
     def record(self, channel: Channel, verb: str, request: Request, said: JsonObject) -> None:
         """A request was answered."""

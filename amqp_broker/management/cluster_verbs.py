@@ -68,7 +68,7 @@ class ClusterVerbs:
         self._places = groups.places
         self._membership = membership
         self._peers = peers
-        peers.verbs[_GROUPS_HERE] = self._serve
+        peers.serve({_GROUPS_HERE: self._serve})
         self.verbs: dict[str, Callable[[Request], Answer | Steps]] = {
             "cluster.status": self._status,
             "cluster.add": self._add,
@@ -194,7 +194,7 @@ class ClusterVerbs:
                 queue = self._metadata.queue(vhost.name, name)
                 if queue is None or not lives_in_groups(queue.type):
                     continue
-                group_id = self._groups.of(queue.queue_id).raft.group_id
+                group_id = self._groups.of(queue.queue_id).group_id
                 counts[group_id] = counts.get(group_id, 0) + 1
                 if group_id in critical and len(found) < MAX_LISTED_QUEUES:
                     found.append({"vhost": vhost.name, "name": name, "group": group_id})

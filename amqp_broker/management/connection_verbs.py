@@ -43,7 +43,7 @@ class ConnectionVerbs:
             "consumer.cancel": self._cancel,
         }
 
-        peers.verbs |= {"close": self._serve_close, "cancel": self._serve_cancel}
+        peers.serve({"close": self._serve_close, "cancel": self._serve_cancel})
 
     def _close(self, request: Request) -> Steps:
         """One by its name, or all of a user, with 320. Whoever does not administer closes the own ones only."""

@@ -69,7 +69,7 @@ class Draining:
             "node.revive": self._revive,
             "node.guard": self._guard,
         }
-        peers.verbs |= {"drain": self._serve_drain, "revive": self._serve_revive, "guard": self._serve_guard}
+        peers.serve({"drain": self._serve_drain, "revive": self._serve_revive, "guard": self._serve_guard})
 
     # -- whichever node is meant ---------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Draining:
         """pace: connections a second. Asked again, only the pace is another one."""
         self._pace = request.number("pace", self._default_pace, 1, _MOST_PACE)
         if not self._facts.is_drained:
-            self._facts.is_drained = True
+            self._facts.drain(True)
             self._owed, self._round = 0, self._round + 1
             log.warning("the node is drained for user %r: %d connections a second", request.asker.name, self._pace)
             self._membership.give_up_leading()
@@ -139,7 +139,7 @@ class Draining:
 
     def _revive_here(self, request: Request) -> Steps:
         if self._facts.is_drained:
-            self._facts.is_drained = False
+            self._facts.drain(False)
             log.warning("the node is revived for user %r", request.asker.name)
             self._membership.spread_again()
         return (yield from self._guard_here(request))
@@ -213,7 +213,7 @@ class Draining:
                     continue
                 homed += record.durable and node_of_worker(record.home) == own
                 if groups and lives_in_groups(record.type) and len(found) < MAX_LISTED_QUEUES:
-                    is_critical = self._groups.of(record.queue_id).raft.group_id in groups
+                    is_critical = self._groups.of(record.queue_id).group_id in groups
                     found += [{"vhost": vhost.name, "name": each}] if is_critical else []
             yield None
         return found, homed

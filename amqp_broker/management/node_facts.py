@@ -41,6 +41,10 @@ class NodeFacts:
         """Clients and other nodes are let in there from now on."""
         self.listeners = listeners
 
+    def drain(self, is_drained: bool) -> None:
+        """Somebody wants it to let go of its work, or no longer."""
+        self.is_drained = is_drained
+
     def ends(self) -> None:
         """It is about to end, and parts from its clients."""
         self.is_ending = True

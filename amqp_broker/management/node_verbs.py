@@ -41,7 +41,7 @@ class NodeVerbs:
         self._logins = counts.logins
         self._said = counts.facts
         self._peers = peers
-        peers.verbs |= {"node": self._serve_facts, "alarms": self._serve_alarms}
+        peers.serve({"node": self._serve_facts, "alarms": self._serve_alarms})
         self._replication = replication
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "whoami": self._whoami,
@@ -188,7 +188,7 @@ class NodeVerbs:
             for each in names:
                 queue = vhost.queues[each]
                 kind = queue.declaration.type
-                if lives_in_groups(kind) and self._groups.of(queue.queue_id).raft.group_id in groups:
+                if lives_in_groups(kind) and self._groups.of(queue.queue_id).group_id in groups:
                     found.append({"name": each, "virtual_host": vhost.name, "type": kind})
             if len(found) >= MAX_LISTED_QUEUES:
                 return found[:MAX_LISTED_QUEUES]

@@ -64,7 +64,7 @@ class PeekVerb:
         self._peers = peers
         self._who_holds = WhoHolds(counts, peers, channels, home)
         self.verbs: dict[str, Callable[[Request], Steps]] = {"queue.peek": self._peek}
-        peers.verbs["peek"] = self._serve
+        peers.serve({"peek": self._serve})
 
     # -- who is asked --------------------------------------------------------------------------------------------------
 

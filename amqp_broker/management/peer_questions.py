@@ -73,7 +73,7 @@ class _Open(Completion[PeerAnswer | None]):
 
 
 class PeerQuestions:
-    """verbs: what others may ask this node: a request to steps whose result is fields and a text."""
+    """Those of one node, and its answers to those of others."""
 
     def __init__(self, broker: Broker, tenants: Tenants, replication: Replication, membership: Membership) -> None:
         self._background = broker.background
@@ -85,7 +85,11 @@ class PeerQuestions:
         self._send = tenants.register(FrameKind.MANAGEMENT, self._receive)
         self._open: dict[int, _Open] = {}
         self._next = 1
-        self.verbs: dict[str, Callable[[Request], Steps]] = {}
+        self._verbs: dict[str, Callable[[Request], Steps]] = {}
+
+    def serve(self, verbs: dict[str, Callable[[Request], Steps]]) -> None:
+        """Others may ask this node for these: a request to steps whose result is fields and a text."""
+        self._verbs |= verbs
 
     @property
     def own_node(self) -> str:
@@ -144,7 +148,7 @@ class PeerQuestions:
             log.error("%s sends what is no question or answer of management: %s", node, error)
 
     def _serve(self, node: str, number: int, said: JsonObject) -> None:
-        verb = self.verbs.get(said["verb"])
+        verb = self._verbs.get(said["verb"])
         if verb is None:
             return  # of a newer version
         request = Request(dict(said["fields"]))

@@ -45,7 +45,7 @@ class QuorumView:
         self._all = replication.host.groups
         self._membership = membership
         self._peers = peers
-        peers.verbs["raft"] = self._serve
+        peers.serve({"raft": self._serve})
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "quorum.view": self._view,
         }

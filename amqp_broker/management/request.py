@@ -30,6 +30,11 @@ class Request:
     def __init__(self, fields: JsonObject) -> None:
         self.fields = fields
 
+    def ask_as(self, asker: Asker) -> Asker:
+        """It is carried out as this one's, which is returned."""
+        self.asker = asker
+        return asker
+
     @classmethod
     def of_json(cls, body: bytes) -> Request:
         """Raises ValueError."""

@@ -24,7 +24,7 @@ class StatisticsVerb:
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "statistics": self._statistics,
         }
-        peers.verbs["statistics"] = self._serve
+        peers.serve({"statistics": self._serve})
 
     def _statistics(self, request: Request) -> Steps:
         """`statistics`, and of a node of several workers `workers`, in order: each with its number in `worker`, and

@@ -60,8 +60,8 @@ class StreamLook:
         self._timers = broker.timers
         self._clock = broker.clock
         self._peers = peers
-        peers.verbs[_FIGURES] = lambda request: self._serve(request, self._own_figures)
-        peers.verbs[_OFFSET] = lambda request: self._serve(request, self._own_offset)
+        peers.serve({_FIGURES: lambda request: self._serve(request, self._own_figures)})
+        peers.serve({_OFFSET: lambda request: self._serve(request, self._own_offset)})
 
     def figures(self, queue: Queue, asker: Asker) -> Steps:
         """What is Seen of a stream. Raises Refused, and ValueError where nobody can be asked."""

@@ -240,14 +240,14 @@ class System:
 
     def _answer(self, channel: Channel, verb: str, request: Request) -> Answer:
         session, metadata = channel.session, self._broker.metadata
-        asker = request.asker = Asker(metadata, session.user, session.tags())
+        asker = request.ask_as(Asker(metadata, session.user, session.tags()))
         handler = self._verbs.get(verb)
         if handler is None:
             asker.check(ADMINISTRATOR)
             raise Refused(BAD_REQUEST, f"unknown verb '{verb}'; there are {', '.join(self._verbs)}", is_unknown=True)
         if request.has("as_user"):
             asker.check(ADMINISTRATOR)
-            asker = request.asker = Asker.named(metadata, request.text("as_user"))
+            asker = request.ask_as(Asker.named(metadata, request.text("as_user")))
         asker.check(least_tag(verb))
         return handler(request)
 

@@ -50,7 +50,7 @@ class TapVerbs:
         self._random_bytes = counts.broker.random_bytes
         self._peers = peers
         self._taps.when_changed(self._changed)
-        peers.verbs |= {"tap.open": self._serve_open, "tap.read": self._serve_read, "tap.close": self._serve_close}
+        peers.serve({"tap.open": self._serve_open, "tap.read": self._serve_read, "tap.close": self._serve_close})
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "tap.open": self._open,
             "tap.read": self._read,

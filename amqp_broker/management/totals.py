@@ -68,7 +68,7 @@ class Totals:
         self._peers = peers
         self._kept = counts.kept
         self._background = self._broker.background
-        peers.verbs["totals"] = self._serve
+        peers.serve({"totals": self._serve})
         self._task: Task | None = None
         self._found: JsonObject = {}
         self._counted: JsonObject = {}  # since the start

@@ -41,7 +41,7 @@ class WhoHolds:
         self._sessions = home.sessions
         #: Whose a consumer is, nodes tell each other; who asks was checked before.
         self._nobody = Asker(counts.broker.metadata, "", ())
-        peers.verbs["holders"] = self._serve
+        peers.serve({"holders": self._serve})
 
     # -- what is held --------------------------------------------------------------------------------------------------
 

@@ -136,15 +136,19 @@ class MetadataMachine:
         self._install: State | None = None
         self._index = 0
         #: Who else applies what is applied here, if anybody does.
-        self.source: Source | None = None
+        self._source: Source | None = None
+
+    def feed(self, source: Source) -> None:
+        """It hears of all that is applied here."""
+        self._source = source
 
     # -- raft's Machine ----------------------------------------------------------------------------------------------
 
     def apply(self, index: int, term: int, data: bytes, now: int) -> None:
         """A committed entry. Raises ValueError if it cannot be read: it is of a newer version."""
         self._index = index
-        if self.source is not None:
-            self.source.applied_entry(index, term, data)
+        if self._source is not None:
+            self._source.applied_entry(index, term, data)
         batch = Batch.decode(data)
         session, last = self._sessions.get(batch.origin, (0, 0))
         if batch.session > session:
@@ -205,8 +209,8 @@ class MetadataMachine:
         state, self._install = self._install or State(), None
         self._become(state)
         self._listener.replaced(self._index)
-        if self.source is not None:
-            self.source.replaced(self._index)
+        if self._source is not None:
+            self._source.replaced(self._index)
 
     def abort_install(self) -> None:
         """Forget what has come."""

@@ -95,12 +95,16 @@ def encode_content(
 class FrameParser:
     """Octets in any chunks to frames.
 
-    `frame_max` limits a whole frame's size (0: no limit) and may be set anew once it has been negotiated.
+    `frame_max` limits a whole frame's size (0: no limit).
     """
 
     def __init__(self, frame_max: int = c.DEFAULT_FRAME_MAX) -> None:
         self.frame_max = frame_max
         self._received = bytearray()
+
+    def agree(self, frame_max: int) -> None:
+        """The largest frame has been negotiated, octets; 0: of any size."""
+        self.frame_max = frame_max
 
     def receive_data(self, data: bytes) -> Iterator[Frame]:
         """Iterates over the frames that these octets complete; what is not asked for stays for the next call.

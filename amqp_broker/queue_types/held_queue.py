@@ -26,6 +26,7 @@ from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.receipts import Receipt
+    from queues.consumer import Consumer
     from queues.peeking import PeekSteps, PeekWish
     from queues.sizes import QueueSizes
     from queues.sums import QueueSums
@@ -199,7 +200,7 @@ class HeldQueue(Queue):
         """See Queue."""
         return self.real
 
-    def part_with_all(self) -> list[object]:
+    def part_with_all(self) -> list[Consumer]:
         """See Queue."""
         return self.real.part_with_all()
 

@@ -15,6 +15,8 @@ from queues.quorum.arguments import LEADER_LOCATORS
 
 #: What a value should be, None where it is that.
 Expects = Callable[[object], str | None]
+#: A definition of a policy, None where none applies.
+Definition = Mapping[str, object] | None
 
 _LARGEST: Final = 2**63 - 1
 _MAX_AGE: Final = re.compile(r"0*[1-9][0-9]{0,18}[YMDhms]", re.ASCII)

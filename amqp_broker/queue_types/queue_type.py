@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from amqp_broker.links.levels import FIRST
-from queues.arguments import ArgumentError, QueueArguments
+from queues.arguments import QueueArguments
 
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
     from amqp_broker.protocol.fields import Table
     from amqp_broker.protocol.json_values import JsonObject, JsonValue
     from amqp_broker.queue_types.declaration import QueueDeclaration
-    from amqp_broker.queue_types.policy_keys import PolicyKey
+    from amqp_broker.queue_types.policy_keys import Definition, PolicyKey
     from amqp_broker.queue_types.quorum.group import QueueGroup
     from amqp_broker.queue_types.remote.home_link import HomeLink
     from amqp_broker.queue_types.stream.page_exchange import PageExchange
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from queues.recovery import Recovery
     from queues.store import MessageStore
     from queues.timers import Timers
-
-#: A definition of a policy, None where none applies.
-Definition = Mapping[str, object] | None
 
 
 class Declared(NamedTuple):
@@ -57,14 +54,6 @@ class WrongProperty(ValueError):
         super().__init__(f"{key}: {reason}")
         self.key = key
         self.reason = reason
-
-
-class OwnWords(ArgumentError):
-    """A wrong argument of which a client is told `text`, and not what is said of the arguments of every type."""
-
-    def __init__(self, key: str, text: str) -> None:
-        super().__init__(key, text)
-        self.text = text
 
 
 class LeaseWatch(Protocol):
@@ -220,10 +209,6 @@ class QueueType:
 
     def policies_changed(self, queue: Queue, now: int) -> None:
         """A policy of its virtual host was changed."""
-
-    def vhost_deleted(self, queue: Queue) -> None:
-        """Its virtual host is gone, and now it is: nothing expires any more, and what it gives up is for nobody."""
-        queue.is_deleted = True
 
     def delete(self, queue: Queue) -> int:
         """Take it out of the run-time side. Returns how many messages were ready. What the metadata know of it keeps

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from amqp_broker.channel.consumer import ChannelConsumer
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.levels import REHOMING
 from amqp_broker.queue_types.register import QUEUE_TYPES, type_named
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.held_queue import HeldQueue
     from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from amqp_broker.vhosts.broker import Broker
-    from queues.queue import Queue
 
 log = logging.getLogger("amqp_broker.cluster")
 
@@ -82,7 +80,6 @@ class Rehoming:
         self.arrivals = Arrivals(broker, self.send, self._why_not)
         self._held: dict[int, tuple[str, str, HeldQueue]] = {}  # by move: the home, the virtual host
         self.asked: dict[int, tuple[str, Completion[Heard]]] = {}
-        broker.follow_with(_follow)
         self._held_queues.pause_with(pauses)
         remote_queues.move_with(self, broker.held.writes, self._synced)
 
@@ -333,34 +330,3 @@ class Rehoming:
     def _synced(self, position: int) -> None:
         self._held_queues.synced(position)
         self.arrivals.synced(position)
-
-
-def _follow(consumer: object, queue: Queue) -> None:
-    """A consumer of this node goes on with the queue that has taken the place of its own, under its tag; what it holds
-    is of the one that is gone, and comes again. If it cannot, its client hears that it was cancelled."""
-    if not isinstance(consumer, ChannelConsumer) or consumer.is_cancelled:
-        return
-    channel = consumer.channel
-    if channel.consumers.get(consumer.tag) is not consumer:
-        return
-    heir = ChannelConsumer(
-        channel, consumer.tag, consumer.no_ack, consumer.is_exclusive, consumer.priority, consumer.prefetch,
-        consumer.arguments,
-    )  # fmt: skip
-    heir.queue = queue
-    channel.consumers[consumer.tag] = heir
-    channel.short.pop(consumer, None)
-    consumer.is_cancelled = True
-
-    def attached(refusal: Exception | None) -> None:
-        if heir.is_cancelled:
-            return
-        if refusal is not None:
-            heir.on_queue_gone()
-        else:
-            queue.credit_returned(heir)
-            queue.dispatch(channel.clock.now)
-
-    queue.consume(heir, attached)
-
-

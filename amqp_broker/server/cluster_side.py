@@ -114,10 +114,11 @@ class ClusterSide:
         config = self._config
         if not config.cluster:  # a node alone may go by another name than it is given: that of its folder
             config = replace(config, node_name=self._replication.own_node)
-        self._links = driver.links = self._make_links(config, self._secret, self._credentials)
+        self._links = self._make_links(config, self._secret, self._credentials)
+        driver.link_with(self._links)
         await self._links.start(self._sockets)
         self._links.set_members(self._take_members() | self._membership.worker_addresses())
-        driver.after_turn = self._follow
+        driver.end_turns_with(self._follow)
 
     def _make_links(self, config: Config, secret: bytes, credentials: TlsCredentials | None) -> PeerLinks:
         return PeerLinks(
@@ -231,7 +232,7 @@ class ClusterSide:
         """Close the links and the sockets."""
         if self._links is not None:
             await self._links.close()
-            self._driver.after_turn = None
+            self._driver.end_turns_with(None)
 
     def close_sockets(self) -> None:
         """The end of one that was never started. The sockets of others are their links' to close."""

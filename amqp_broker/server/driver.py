@@ -316,6 +316,18 @@ class Driver:
             self.wants_turn()  # after whatever else the loop has to deliver
         return is_synced
 
+    def link_with(self, links: PeerLinks) -> None:
+        """There can be other nodes, or workers: these are the links to them."""
+        self.links = links
+
+    def end_turns_with(self, after_turn: Callable[[], None] | None) -> None:
+        """It is called at the end of each turn; None: nothing is."""
+        self.after_turn = after_turn
+
+    def hand_over_with(self, hand_over: Callable[[Leaving], bool] | None) -> None:
+        """How a connection's socket gets to another worker; None: no more."""
+        self.hand_over = hand_over
+
     def _hand_over(self, leaving: Leaving, now: int) -> None:
         """Its socket goes to another worker, or it goes on here."""
         if self.hand_over is not None and self.hand_over(leaving):

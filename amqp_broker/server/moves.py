@@ -38,7 +38,7 @@ class Moves:
         self._node, self._room = driver.node, driver.room
         self._loop = loop
         self._control = control
-        driver.hand_over = self._hand_over
+        driver.hand_over_with(self._hand_over)
 
     def _hand_over(self, leaving: Leaving) -> bool:
         """See Driver."""
@@ -76,4 +76,4 @@ class Moves:
 
     def close(self) -> None:
         """Nobody leaves any more."""
-        self._driver.hand_over = None
+        self._driver.hand_over_with(None)

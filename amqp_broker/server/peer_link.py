@@ -108,6 +108,14 @@ class PeerLink:
         self._deadline: asyncio.TimerHandle | None = None
         self._has_heard = False
 
+    def stand_as_candidate(self) -> None:
+        """Its first frame says whether it takes the place of another one."""
+        self.is_candidate = True
+
+    def take_place(self) -> None:
+        """It is the link to its node."""
+        self.is_candidate = False
+
     @property
     def name(self) -> str | None:
         """The peer's name, once it is known."""

@@ -168,6 +168,10 @@ class PeerLinks:
         self.set_members(self.config.others)
         self._timer = self._loop.call_later(self.config.peer_ping_ms / 1000.0, self._tick)
 
+    def stand_beside(self, others: PeerLinks) -> None:
+        """These are links to others under another secret, and take what is for those."""
+        self.beside = others
+
     def set_members(self, others: Mapping[str, Address]) -> None:
         """The other members from now on. Links to those who are left out are closed, without a callback; a new address
         counts from the next time that the member is dialled."""
@@ -383,7 +387,7 @@ class PeerLinks:
         if member.candidate is not None:
             member.candidate.drop("a newer one has come", logging.DEBUG)
         member.candidate = link
-        link.is_candidate = True
+        link.stand_as_candidate()
         self._loop.call_later(self.config.peer_handshake_timeout_ms / 1000.0, self._let_silent_stand, member, link)
 
     def heard_first(self, link: PeerLink, payload: bytes) -> None:
@@ -405,7 +409,7 @@ class PeerLinks:
             self._let_stand(member, link)
 
     def _let_stand(self, member: Member, link: PeerLink) -> None:
-        link.is_candidate = False
+        link.take_place()
         member.candidate = None
         if member.link is not None:
             member.link.drop("a newer one takes its place", logging.INFO)

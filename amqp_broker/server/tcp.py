@@ -439,7 +439,7 @@ class TcpTransport:
         connection = self.connection
         driver = self.driver
         driver.node.unwritable(connection)
-        connection.unsent_bytes = self.unsent_bytes
+        connection.leave_unsent(self.unsent_bytes)
         if not connection.paused_for & _OUTPUT and self.unsent_bytes > self.output_pause:
             self.pauses.pause_output(connection)
             driver.wants_turn()

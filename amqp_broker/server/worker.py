@@ -121,6 +121,10 @@ class WorkerSide(ClusterSide):
         self._reached: dict[int, Address] = {}
         self._moves: Moves | None = None
 
+    def take_clients(self, on_client: Callable[[socket.socket, bool], None] | None) -> None:
+        """Clients' sockets are for this; None: no more are taken."""
+        self.on_client = on_client
+
     def settle(self, disk: Disk) -> Config:
         """See ClusterSide. Worker 0 says of a new folder which worker has which groups, before there is any log. Of any
         other the folder says it: also to one that starts again before the supervisor has heard of it."""
@@ -154,9 +158,9 @@ class WorkerSide(ClusterSide):
         alone = replace(config, node_name=self._replication.own_node, cluster=(), cluster_listen=(), cluster_join=False)
         self._beside = self._make_links(alone, seat.secret, None)
         if self._links is None:
-            driver.links = self._beside
+            driver.link_with(self._beside)
         else:
-            self._links.beside = self._beside
+            self._links.stand_beside(self._beside)
         await self._beside.start([seat.link])
         self._link_beside()
         self._give_word()
@@ -374,7 +378,7 @@ class WorkerListeners:
         for listener in self._own:
             self._listeners.append(Listener(driver, loop, listener, self._seat.config.listen_backlog))
         self._handed = HandedClients(driver, loop, self._context)
-        self._side.on_client = self._handed.take
+        self._side.take_clients(self._handed.take)
         self._side.ready()
         return ""
 
@@ -403,7 +407,7 @@ class WorkerListeners:
 
     def close(self) -> None:
         """Take nobody any more."""
-        self._side.on_client = None
+        self._side.take_clients(None)
         for each in self._listeners:
             each.close()
         if self._handed is not None:

@@ -25,7 +25,8 @@ from amqp_broker.metadata.stream import Proposal
 from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol.fields import Table, decode_table
 from amqp_broker.queue_types.declaration import QueueDeclaration
-from amqp_broker.queue_types.queue_type import Definition, LeaseWatch, QueueType
+from amqp_broker.queue_types.policy_keys import Definition
+from amqp_broker.queue_types.queue_type import LeaseWatch, QueueType
 from amqp_broker.queue_types.register import make_types, type_named
 from amqp_broker.resources.page_check import PageCheck, page_checks
 from amqp_broker.routing.dead_letters import DeadLetters
@@ -153,7 +154,6 @@ class Broker:
         self.held = HeldQueues(journal, background, clock)
         #: Queues that are being brought here, by the ids that they will have (rehoming/).
         self.staged: dict[int, ClassicQueue] = {}
-        self.follow: Callable[[object, Queue], None]
         # What `join` and `serve` bring: they are built on this object.
         self._raft: RaftHost
         self.replication: Replication
@@ -177,9 +177,13 @@ class Broker:
         """The queues of other nodes, and what is leased of its own. Before `start`."""
         self.remote_queues, self.apps, self.lease_expiry = homes, apps, lease_expiry
 
-    def follow_with(self, follow: Callable[[object, Queue], None]) -> None:
-        """What has a consumer of this node go on with a queue that has taken the place of its own."""
-        self.follow = follow
+    def count_created(self) -> None:
+        """A client of this node has made a queue."""
+        self.queues_created += 1
+
+    def count_declared(self) -> None:
+        """A client of this node has declared a queue that is there, or is there at once."""
+        self.queues_declared += 1
 
     def has(self, vhost: VHost) -> bool:
         """Whether a virtual host is there still, and not another one of its name."""
@@ -413,12 +417,11 @@ class Broker:
         queues = deque(vhost.queues.values())
         while queues:  # each is let go of in its slice
             queue = queues.popleft()
-            queue_type = self._type_of(queue)
-            queue_type.vhost_deleted(queue.itself())
+            queue.itself().vhost_deleted()
             self.forget_queue(vhost, queue)
             if is_own and not queue.declaration.part_of:
                 self.count_deleted(queue)
-            queue_type.forget(queue.queue_id)
+            self._type_of(queue).forget(queue.queue_id)
             yield None
         vhost.router.tell_nobody()
 

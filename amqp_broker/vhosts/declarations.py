@@ -33,7 +33,8 @@ from amqp_broker.queue_types.declaration import (
     check_equivalent_queue,
     kind_name,
 )
-from amqp_broker.queue_types.queue_type import Declared, OwnWords
+from amqp_broker.queue_types.own_words import OwnWords
+from amqp_broker.queue_types.queue_type import Declared
 from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.turn.task import Steps, Task
@@ -120,7 +121,7 @@ class Declarations:
             session.check(Action.CONFIGURE, "queue", name)
             self._check_same_queue(declarer, present, method, is_durable)
             present.mark_used(self._clock.now)
-            self._broker.queues_declared += 1
+            self._broker.count_declared()
             return name, present
         if not name:
             name = "amq.gen-" + base64.urlsafe_b64encode(self._broker.random_bytes(16)).decode().rstrip("=")
@@ -202,7 +203,7 @@ class Declarations:
         partitions = QUEUE_TYPES[kind].partitions(method.arguments)
         self._check_queue_limits(vhost, name, 1 + partitions)
         self._check_level(vhost, name, kind, method.arguments)
-        broker.queues_created += 1
+        broker.count_created()
         if partitions:
             return name, Wanted(partition(broker, vhost, name, kind, method.arguments))
         if is_durable or broker.is_clustered:
@@ -230,7 +231,7 @@ class Declarations:
         owner = declarer if method.exclusive else None
         declaration = QueueDeclaration(name, False, method.auto_delete, owner, method.arguments, vhost.name, kind)
         queue = broker.add_queue(vhost, declaration)
-        broker.queues_declared += 1
+        broker.count_declared()
         if method.exclusive:
             declarer.exclusive_queues[queue] = None
         return name, queue

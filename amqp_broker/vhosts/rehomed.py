@@ -32,7 +32,7 @@ def take_place(broker: Broker, vhost: VHost, record: QueueRecord, queue_id: int)
 
     def follow_some(now: int) -> bool:
         for _ in range(min(_FOLLOWING, len(consumers))):
-            broker.follow(consumers.popleft(), heir)
+            consumers.popleft().follow(heir)
         return bool(consumers)
 
     if consumers:

@@ -128,7 +128,7 @@ class Api:
         try:
             _check_acceptable(endpoint, asked.headers)
             if endpoint.access is not Access.NOBODY_ASKED:
-                asked.user = who_asks(asked)
+                asked.ask_as(who_asks(asked))
                 asked.require(endpoint.needed)
             return _response(endpoint.answer(asked), asked.headers)
         except ApiError as error:

@@ -88,6 +88,10 @@ class Asked:
         """The objects of a kind that this user may see, with some of their columns or all."""
         return self.services.objects.read(kind, self.user.name, vhost, columns)
 
+    def ask_as(self, user: User) -> None:
+        """It is this user who asks."""
+        self.user = user
+
     def require(self, access: Access) -> None:
         """Raises ApiError."""
         if not access.is_given_to(self.user.tags):

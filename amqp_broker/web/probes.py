@@ -42,7 +42,7 @@ def ready(services: Services) -> Answer:
     if not health.get("ready", True) or health.get("is_draining"):
         reason = "the node is being drained" if health.get("is_draining") else "the node is not ready"
         return Answer(503, {"status": "failed", "reason": reason})
-    services.was_ready = True
+    services.record_ready()
     return Answer(200, {"status": "ok"})
 
 

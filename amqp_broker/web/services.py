@@ -46,6 +46,10 @@ class Services:
         self._stop = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="totals", daemon=True)
 
+    def record_ready(self) -> None:
+        """The node is ready, and so it was from now on."""
+        self.was_ready = True
+
     def start(self) -> None:
         """From here on the totals are read every few seconds, whether anybody asks or not."""
         self._sampler.start()

@@ -104,7 +104,7 @@ class UserSessions:
             self._url, DEADLINE_S, ssl_context=self._tls, name="management", authorization_identity=key.user,
             virtual_host=key.vhost, client_properties={_HOST_PROPERTY: key.host},
         )  # fmt: skip
-        connection.timeout = CALL_DEADLINE_S
+        connection.wait_at_most(CALL_DEADLINE_S)
         return connection
 
     def _give_back(self, key: Key, connection: Connection) -> None:
@@ -153,5 +153,5 @@ def _is_alive(connection: Connection) -> bool:
 
 def _end(connection: Connection) -> None:
     with suppress(ClientError, OSError):
-        connection.timeout = DEADLINE_S
+        connection.wait_at_most(DEADLINE_S)
         connection.close()

@@ -29,6 +29,10 @@ class Compacted:
         """Whether readers may be served."""
         return self.below >= self.needed
 
+    def want(self, below: int) -> None:
+        """Somebody asks for what is below this offset to be compacted; 0: nobody, or it is done."""
+        self.wanted = below
+
     def said_before(self, below: int) -> None:
         """This node has said that it has compacted so much, and may have lost its folder since."""
         if below > self.below:

@@ -48,7 +48,7 @@ def execute(
     elif isinstance(command, CompactedTo):
         stream.claim(node, command.below)
     elif isinstance(command, Compact):
-        stream.compacted.wanted = stream.next
+        stream.compacted.want(stream.next)
     elif isinstance(command, HoldStream):
         hold = Hold(command.offset, command.until) if command.until else None
         return stream, None if stream.hold(command.name, hold, clock) else Refusal.FULL

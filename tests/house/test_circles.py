@@ -1,45 +1,22 @@
-"""Arrows between the rooms of the house go down: no circle between folders, and none between files of different ones.
+"""No circle of files leads through two folders.
 
-A room is a package at the top, a folder of amqp_broker, or a module that lies loose in it. Imports under TYPE_CHECKING
-count, and so do cimports: who knows somebody's type knows them. Think hard about the order before changing it.
+Between rooms arrows go down: that is the table's to hold (rooms.py, test_imports.py). A room may have folders of its
+own, as queue_types has one a type, and files beside them: here arrows may go both ways between folders, but files of
+different ones never know each other in a circle. Files of one folder may, where a pair belongs together. Imports under
+TYPE_CHECKING count, and so do cimports.
 """
 
 from __future__ import annotations
 
 import ast
-import re
+from collections import defaultdict
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
 
 from tests.house.sources import tree_of
 from tests.house.test_imports import ROOT, imports_of, is_module, modules
 
-#: From the bottom to the top: each may know those before it.
-ROOMS = (
-    "octets", "exchanges", "storage", "raft", "queues",
-    "protocol", "settings", "errors", "version", "turn", "messages", "metadata", "auth", "audit", "links", "cluster",
-    "queue_types", "routing", "flow", "resources", "vhosts", "channel", "connection", "leases", "rehoming",
-    "management", "node",
-    "server", "client", "moving", "system_client", "web", "plain", "testing", "pytest_plugin", "__init__",
-    "bench", "spark_connector",
-    "pyspark_amqp", "cli", "__main__",
-)  # fmt: skip
-_RANK = {name: number for number, name in enumerate(ROOMS)}
-_CIMPORT = re.compile(r"^\s*(?:from ([\w.]+) cimport|cimport ([\w.]+))", re.MULTILINE)
-
-
 Edge = tuple[str, str]
-
-
-def room_of(module: str) -> str:
-    """Where a module lies."""
-    parts = module.split(".")
-    return parts[1] if parts[0] == "amqp_broker" else parts[0]
-
-
-def _short(module: str) -> str:
-    return module.removeprefix("amqp_broker.")
 
 
 def _says_something(path: Path) -> bool:
@@ -56,66 +33,60 @@ def _file_of(name: str) -> str | None:
     return name
 
 
-@cache
-def edges() -> frozenset[Edge]:
+def edges() -> set[Edge]:
     """Which module knows which."""
     found: set[Edge] = set()
     for module, path in modules():
         names = [name for _, name in imports_of(path, module)]
-        pxd = path.with_suffix(".pxd")
-        if pxd.exists():
-            names += [one or other for one, other in _CIMPORT.findall(pxd.read_text(encoding="utf-8"))]
         found.update((module, target) for name in names if (target := _file_of(name)) is not None and target != module)
-    return frozenset(found)
+    return found
 
 
-def turning_back() -> set[str]:
-    """The arrows that go up."""
-    return {
-        f"{_short(one)} -> {_short(other)}"
-        for one, other in edges()
-        if _RANK[room_of(other)] > _RANK[room_of(one)]
-    }
+def _way(graph: dict[str, list[str]], start: str, end: str) -> list[str]:
+    """A shortest way along the arrows, both ends in it; empty where there is none."""
+    came_from = {start: start}
+    standing = [start]
+    for each in standing:
+        for other in graph[each]:
+            if other not in came_from:
+                came_from[other] = each
+                standing.append(other)
+    if end not in came_from:
+        return []
+    way = [end]
+    while way[-1] != start:
+        way.append(came_from[way[-1]])
+    return way[::-1]
 
 
-def circle_of(arrows: Iterable[Edge]) -> list[str]:
-    """A circle among these, its first member once more at its end; empty where there is none."""
-    graph: dict[str, list[str]] = {}
-    for one, other in sorted(arrows):
-        graph.setdefault(one, []).append(other)
-    is_done: set[str] = set()
-    for start in graph:
-        way: list[str] = []
-        standing = [iter([start])]
-        while standing:
-            step = next((each for each in standing[-1] if each not in is_done), None)
-            if step is None:
-                standing.pop()
-                if way:
-                    is_done.add(way.pop())
-            elif step in way:
-                return [*way[way.index(step) :], step]
-            else:
-                way.append(step)
-                standing.append(iter(graph.get(step, ())))
-    return []
+def _inner(arrows: Iterable[Edge]) -> set[Edge]:
+    """Those of the arrows that may be of a circle: who knows nobody, and whom nobody knows, is on none."""
+    left = set(arrows)
+    while True:
+        known, knowing = {other for _, other in left}, {one for one, _ in left}
+        fewer = {(one, other) for one, other in left if one in known and other in knowing}
+        if fewer == left:
+            return left
+        left = fewer
 
 
-def test_every_room_has_its_place() -> None:
-    missing = {room_of(module) for module, _ in modules()} - set(ROOMS)
-    assert not missing, f"{sorted(missing)}: say in ROOMS between which others it stands"
+def circles(arrows: Iterable[Edge]) -> list[list[str]]:
+    """For each arrow from one folder into another that is of a circle: the circle, its first member once more at its
+    end."""
+    inner = _inner(arrows)
+    graph: dict[str, list[str]] = defaultdict(list)
+    for one, other in sorted(inner):
+        graph[one].append(other)
+    across = sorted((one, other) for one, other in inner if one.rpartition(".")[0] != other.rpartition(".")[0])
+    return [[one, *way] for one, other in across if (way := _way(graph, other, one))]
 
 
-def test_no_arrow_turns_back() -> None:
-    found = sorted(turning_back())
-    assert not found, "arrows that go up:\n" + "\n".join(found)
-
-
-def test_no_circle_between_rooms() -> None:
-    rooms = {(room_of(one), room_of(other)) for one, other in edges() if room_of(one) != room_of(other)}
-    assert not circle_of(rooms), " -> ".join(circle_of(rooms))
+def test_no_circle_of_files_leads_through_two_folders() -> None:
+    found = circles(edges())
+    assert not found, "\n".join(" -> ".join(circle) for circle in found)
 
 
 def test_the_check_finds_a_circle() -> None:
-    assert circle_of([("a", "b"), ("b", "c"), ("c", "d"), ("d", "b")]) == ["b", "c", "d", "b"]
-    assert not circle_of([("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
+    arrows = [("a.x", "a.b.y"), ("a.b.y", "a.b.z"), ("a.b.z", "a.x"), ("a.x", "c.w")]
+    assert circles(arrows) == [["a.b.z", "a.x", "a.b.y", "a.b.z"], ["a.x", "a.b.y", "a.b.z", "a.x"]]
+    assert not circles([("a.x", "a.b.y"), ("a.b.z", "a.x"), ("a.x", "a.v"), ("a.v", "a.x")])

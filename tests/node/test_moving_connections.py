@@ -224,7 +224,7 @@ def test_a_socket_that_cannot_be_handed_over_stays(world: WorkerWorld) -> None:
 
 
 def test_who_is_refused_there_stays(world: WorkerWorld) -> None:
-    world.nodes[B].node.facts.is_drained = True
+    world.nodes[B].node.facts.drain(True)
     goes_on_at(world, begin_to_move(world), A)
 
 

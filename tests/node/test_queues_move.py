@@ -281,7 +281,7 @@ def test_what_cannot_move_says_why(world: MovingWorld) -> None:
 
 
 def test_a_home_that_is_drained_takes_nothing(world: MovingWorld) -> None:
-    world.nodes[NEW].node.facts.is_drained = True
+    world.nodes[NEW].node.facts.drain(True)
     said = world.move("q", NEW)
     assert "n1/2 does not take it: it is drained" in said["error"]
     assert world.check_rest("q") == OLD

@@ -29,13 +29,13 @@ def channel_name(channel: Channel) -> str:
 
 
 class Channels(Kind[Channel, Channel]):
-    """In the order of their connections, then of their numbers. consumers: the kind that its details are of."""
+    """In the order of their connections, then of their numbers."""
 
     name = "channels"
     singular = "channel"
     cursor = (int, int)
     is_by_node = True
-    consumers: Kind[ChannelConsumer, ChannelConsumer]
+    _consumers: Kind[ChannelConsumer, ChannelConsumer]
 
     def __init__(self, counts: NodeCounts, connections: Connections) -> None:
         super().__init__(counts)
@@ -72,6 +72,10 @@ class Channels(Kind[Channel, Channel]):
             "redeliver": lambda one: one.redelivered,
             "ack": lambda one: one.acked_count(),
         }
+
+    def detail_with(self, consumers: Kind[ChannelConsumer, ChannelConsumer]) -> None:
+        """Its details are of this kind, which knows channels."""
+        self._consumers = consumers
 
     def _oldest_age(self, one: Channel) -> int | None:
         """Since the broker took the message that the channel has held for longest."""
@@ -116,7 +120,7 @@ class Channels(Kind[Channel, Channel]):
 
     def details(self, scope: Scope, thing: Channel) -> Steps:
         """See Kind: its consumers."""
-        consumers = self.consumers
+        consumers = self._consumers
         shown = [consumers.row(one) for one in list(thing.consumers.values())[:DETAILS]]
         return {"consumer_details": shown, "publishes": [], "deliveries": []}
         yield

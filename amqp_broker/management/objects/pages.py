@@ -47,8 +47,9 @@ _SLICE = 16
 def make_kinds(counts: NodeCounts, connections: Connections, channels: Channels) -> dict[str, AnyKind]:
     """All kinds, by name."""
     copies = SortedCopies(counts.broker.timers, counts.broker.clock, counts.broker.background)
-    queues = Queues(counts)
-    channels.consumers = queues.consumers = consumers = Consumers(counts, connections, channels)
+    consumers = Consumers(counts, connections, channels)
+    channels.detail_with(consumers)
+    queues = Queues(counts, consumers)
     records: list[type[AnyRecords]] = [
         Users, Permissions, TopicPermissions, Policies, OperatorPolicies, VhostLimits, UserLimits, Parameters,
         GlobalParameters,
@@ -75,7 +76,7 @@ class Pages:
             "objects.page": self._page,
             "object": self._object,
         }
-        peers.verbs |= {"page": self._serve_page, "rows": self._serve_rows, "object": self._serve_object}
+        peers.serve({"page": self._serve_page, "rows": self._serve_rows, "object": self._serve_object})
 
     def _kind(self, request: Request) -> AnyKind:
         name = request.text("kind")

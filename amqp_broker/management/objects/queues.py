@@ -138,10 +138,9 @@ class Queues(VhostThings[Queue, Seen]):
 
     name = "queues"
     singular = "queue"
-    consumers: Kind[ChannelConsumer, ChannelConsumer]
-
-    def __init__(self, counts: NodeCounts) -> None:
+    def __init__(self, counts: NodeCounts, consumers: Kind[ChannelConsumer, ChannelConsumer]) -> None:
         super().__init__(counts)
+        self._consumers = consumers
         self._membership = counts.membership
         self._policies: dict[tuple[str, str, str], tuple[int, tuple[Policy | None, Policy | None]]] = {}
         columns: dict[str, Callable[[Queue], JsonValue]] = {
@@ -225,7 +224,7 @@ class Queues(VhostThings[Queue, Seen]):
         found = [each for each in islice(thing.attached(), _CONSUMERS) if isinstance(each, ChannelConsumer)]
         rows = []
         for number, consumer in enumerate(found):
-            rows.append(self.consumers.row(consumer))
+            rows.append(self._consumers.row(consumer))
             if number % _SLICE == 0:
                 yield None
         return {"consumer_details": rows, "incoming": [], "deliveries": []}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -81,7 +80,7 @@ class ClassicType(QueueType):
         else:
             queue.apply_settings(settings)
             queue.end_return(now)
-        queue.last_used = now
+        queue.mark_used(now)
         self._unused.watch(queue)
         return queue
 
@@ -151,13 +150,6 @@ class ClassicType(QueueType):
         queue.apply_settings(self._settings(declaration, arguments))
         self._unused.watch(queue)
         self._host.lease_expiry.watch_all(queue)
-
-    def vhost_deleted(self, queue: Queue) -> None:
-        """See QueueType."""
-        queue.is_deleted = True
-        if isinstance(queue, ClassicQueue) and queue.letters is not None:
-            # They are for nobody: where they were to go there may soon be others of the same names.
-            queue.settings = dataclasses.replace(queue.settings, dead_letter_exchange=None)
 
     def delete(self, queue: Queue) -> int:
         """See QueueType."""

@@ -67,7 +67,7 @@ class UnusedQueues:
         if queue.is_deleted or expires is None:
             return  # it goes with its virtual host, and is about to be given back
         if queue.is_in_use():
-            queue.last_used = now
+            queue.mark_used(now)
         if queue.last_used + expires > now:
             self._look_at(queue, queue.last_used + expires)
             return

@@ -117,6 +117,10 @@ class CommandSink(WriteGroup):
         self.strayed = 0
         self._strangers: dict[int, None] = {}
 
+    def hand_out_in(self, background: Background) -> None:
+        """The rest of very many deliveries is handed out there."""
+        self.background = background
+
     # -- what a subclass does ------------------------------------------------------------------------------------------
 
     def submit(self, command: Command, receipt: Receipt | None = None) -> int:

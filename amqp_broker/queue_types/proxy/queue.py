@@ -14,7 +14,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from amqp_broker.errors import AmqpException, ChannelException, not_found
 from amqp_broker.protocol.constants import ReplyCode
@@ -261,7 +261,7 @@ class QueueProxy(Queue):
     def _refusal(self, refusal: Refusal | None) -> AmqpException | None:
         return None if refusal is None else self.refused(refusal)
 
-    def part_with_all(self) -> list[object]:
+    def part_with_all(self) -> list[Consumer]:
         """See Queue."""
         self.is_deleted = True
         consumers, self.consumers = self.consumers, {}
@@ -270,7 +270,7 @@ class QueueProxy(Queue):
             sink.delivery_owners.pop(delivery_owner.number, None)
             delivery_owner.is_ended = True
             delivery_owner.forget()
-        return list(consumers)
+        return cast("list[Consumer]", list(consumers))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

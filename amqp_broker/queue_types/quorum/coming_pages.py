@@ -36,5 +36,4 @@ class ComingPages:
     def _go_on(self, result: object) -> None:
         """The page is there. Should the entry wait for another one by now, the group says so."""
         self._is_waiting = False
-        self._group.goes_on = True
-        self._group.touch()
+        self._group.go_on()

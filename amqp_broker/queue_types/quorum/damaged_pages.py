@@ -89,8 +89,7 @@ class DamagedPages:
         self._go_on()
 
     def _go_on(self) -> None:
-        self._group.goes_on = True
-        self._group.touch()
+        self._group.go_on()
 
     def _name(self, damaged: Damaged) -> str:
         queue = self._group.queues.get(damaged.queue_id)

@@ -35,7 +35,7 @@ cdef class QueueGroup(CommandSink):
     cdef public object feeds
     cdef object _damaged
     cdef object _coming
-    cdef public bint goes_on
+    cdef bint _goes_on
     cdef dict _serving
     cdef QuorumGroups _groups
     cdef long long _node_down_ms

@@ -179,7 +179,7 @@ class Filling(Protocol):
 class QueueGroup(CommandSink):
     """raft: the group, open, with this machine. queues: those that the metadata have, by id. guest: what this node
     does while it is no member, None while it is one, or nobody has named the members. feeds: of the guests of this
-    member. goes_on: what its log has waited for may be there."""
+    member."""
 
     def __init__(
         self, raft: Group, machine: QueueGroupMachine, pager: Pager, groups: QuorumGroups, host: GroupHost,
@@ -215,7 +215,7 @@ class QueueGroup(CommandSink):
         self._left_at = 0  # where the log ended then
         self._damaged = DamagedPages(self)
         self._coming = ComingPages(self, self.timers, self.clock)
-        self.goes_on = False
+        self._goes_on = False
         self.feeds = GuestFeeds(self, groups.send_answer)
         self._serving = self.feeds.serving
         self._discard = self.machine.discard_some
@@ -396,6 +396,11 @@ class QueueGroup(CommandSink):
             self.flush()
             self.stream.begin_batch()
         self.submit(command, receipt)
+
+    def go_on(self) -> None:
+        """What its log has waited for may be there."""
+        self._goes_on = True
+        self.touch()
 
     def touch(self) -> None:
         """See CommandSink."""
@@ -733,8 +738,8 @@ class QueueGroup(CommandSink):
         """What the turn has to say to the group is proposed, or goes to the leader."""
         if self.machine.wants_checkpoint():
             self.raft.take_checkpoint()
-        if self.goes_on:
-            self.goes_on = False
+        if self._goes_on:
+            self._goes_on = False
             self.raft.go_on()
             self.absorb(now)
         if self._filling:

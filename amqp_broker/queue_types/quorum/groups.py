@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from amqp_broker.turn.clock import TurnClock
     from amqp_broker.turn.timings import Timings
     from queues.queue import Queue
+    from queues.stream.stream import Stream
 
 log = logging.getLogger("amqp_broker.cluster")
 
@@ -135,6 +136,10 @@ class QuorumGroups:
 
     def __iter__(self) -> Iterator[QueueGroup]:
         return iter(self.all.values())
+
+    def stream(self, queue_id: int) -> Stream | None:
+        """What the log of its group has made of a stream here, if it has one of this id."""
+        return self.all[queue_id % len(self.all) + 1].machine.stream(queue_id)
 
     def of(self, queue_id: int) -> QueueGroup:
         """The group that a quorum queue is in."""

@@ -233,7 +233,7 @@ class HomeSession:
             self._refuse(Refusal.EXCLUSIVE)
         else:
             if command.is_use:
-                queue.last_used = now
+                queue.mark_used(now)
             messages, unacked, consumers = queue.ready.count, queue.unacked, len(queue.dispatcher.consumers)
             leased = queue.leased_count()
         self.writer.put(QueueCounted(command.sequence, messages, unacked, consumers, leased))
@@ -365,8 +365,7 @@ class HomeSession:
         consumer = RemoteConsumer(self, command, queue)
         consumer.is_attached = True
         self.consumers[command.consumer] = consumer
-        queue.had_consumers = True
-        queue.last_used = now
+        queue.mark_used(now)
         queue.add_consumer(consumer)
         self._touched[queue] = None
 
@@ -393,7 +392,7 @@ class HomeSession:
     def _leave(self, consumer: RemoteConsumer, now: int) -> None:
         consumer.is_attached = False
         consumer.queue.remove_consumer(consumer)
-        consumer.queue.last_used = now
+        consumer.queue.mark_used(now)
         self.halted.pop(consumer, None)
 
     def forget_if_done(self, consumer: RemoteConsumer) -> None:
@@ -418,7 +417,7 @@ class HomeSession:
         elif _is_locked(queue):
             self._refuse(Refusal.EXCLUSIVE)
         else:
-            queue.last_used = now
+            queue.mark_used(now)
             entry = queue.get(now)
         self._last_consumer = max(self._last_consumer, command.consumer)
         if entry is None or queue is None:

@@ -101,7 +101,7 @@ class RemoteQueues:
         link = self.links.get(home)
         if link is None:
             self.links[home] = link = HomeLink(self._peers.own_node, home, self._send_commands, now)
-            link.background = self._background
+            link.hand_out_in(self._background)
             if home in self._peers.connected():
                 link.peer_connected(now)
         return link

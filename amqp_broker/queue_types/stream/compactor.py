@@ -92,7 +92,8 @@ class Compactor(Rewriter[Outcome]):
                 if room.enter(self):
                     self._begin(stream, self._pass(stream))
             elif compacted.wanted and self._agreed(stream) >= compacted.wanted:
-                compacted.wanted = self._asked_for = 0
+                compacted.want(0)
+                self._asked_for = 0
             if not compacted.wanted and compacted.is_enough:
                 self._asked_until = 0
         is_soon = is_under_way or now < self._asked_until
@@ -152,8 +153,7 @@ class Compactor(Rewriter[Outcome]):
         is_in_vain = outcome is None and self._queue.stream() is stream
         self._not_before = self._clock.now + _BACK_OFF_MS if is_in_vain else 0
         if outcome is not None:
-            self._room.passes += 1
-            self._room.records += outcome.records
+            self._room.count(outcome.records)
             log.debug("queue '%s': compacted below offset %d, %d messages of %d octets are gone",
                       self._queue.name, *outcome)  # fmt: skip
         if not self._queue.is_deleted:

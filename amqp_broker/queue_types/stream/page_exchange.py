@@ -154,7 +154,7 @@ class PageExchange:
     def _stream(self, request: Request) -> Stream | str:
         """The stream as it is now, or why there is nothing to be had."""
         groups = self._groups
-        stream = groups.of(request.queue_id).machine.stream(request.queue_id) if groups.all else None
+        stream = groups.stream(request.queue_id) if groups.all else None
         if stream is None:
             return f"it has no stream of id {request.queue_id}"
         if not stream.is_compacted_enough:

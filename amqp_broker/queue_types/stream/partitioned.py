@@ -45,7 +45,7 @@ class PartitionedStream(LogQueue):
         self.settings = QueueArguments()
         self._groups = groups
         self._own_group = own_group
-        parts.on_change = self._parts_changed
+        parts.when_changed(self._parts_changed)
 
     @property
     def group(self) -> QueueGroup:
@@ -155,10 +155,6 @@ class PartitionedStream(LogQueue):
     def delete(self) -> int:
         """Its consumers here are cancelled; its partitions are deleted with it, each by itself."""
         self.is_deleted = True
-        self.parts.on_change = _nothing
+        self.parts.forget()
         self._cancel_all()
         return 0
-
-
-def _nothing() -> None:
-    """It is gone."""

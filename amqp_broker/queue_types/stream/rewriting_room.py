@@ -52,6 +52,11 @@ class RewritingRoom:
         """It does not wait any more."""
         self.waiting.pop(rewriter, None)
 
+    def count(self, records: int) -> None:
+        """A compaction has taken so many records."""
+        self.passes += 1
+        self.records += records
+
     def leave(self) -> None:
         """The pass is over."""
         self.busy = None

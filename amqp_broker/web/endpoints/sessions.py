@@ -22,7 +22,7 @@ def log_in(asked: Asked) -> Answer:
     if "username" not in form or "password" not in form:
         raise bad_request("the form has to have username and password")
     name, password = form["username"][0], form["password"][0]
-    asked.user = asked.services.logins.check(name, password, asked.host)
+    asked.ask_as(asked.services.logins.check(name, password, asked.host))
     asked.require(Access.VIEWER)
     value = base64.b64encode(f"{name}:{password}".encode("utf-8", "surrogateescape")).decode("ascii")
     return Answer(value={"token": {"type": "basic", "value": value}, "user": whoami(asked)})

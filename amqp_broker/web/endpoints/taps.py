@@ -122,7 +122,7 @@ class _Tail:
     def _read(self) -> JsonObject:
         asked = self._asked
         if time.monotonic() - self._checked_at >= _CHECK_EVERY_S:
-            asked.user = who_asks(asked)
+            asked.ask_as(who_asks(asked))
             asked.require(Access.ADMINISTRATOR)
             self._checked_at = time.monotonic()
         found = asked.verb("tap.read", id=self._tap_id, after=self._after)

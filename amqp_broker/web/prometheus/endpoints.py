@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 from urllib.parse import parse_qs
@@ -115,8 +116,7 @@ def _detailed(asked: Asked, wanted: list[str], chosen: Chosen) -> Iterator[Famil
 
 
 def _renamed(family: Family) -> Family:
-    family.name = DETAILED_PREFIX + family.name.removeprefix(PREFIX)
-    return family
+    return replace(family, name=DETAILED_PREFIX + family.name.removeprefix(PREFIX))
 
 
 def show_memory(asked: Asked) -> Answer:
