@@ -66,7 +66,7 @@ class LeaseSource(Protocol):
         """By name; to be read only."""
 
     def is_here(self) -> bool:
-        """Whether this node still has the log: where it has not, a group that is not found may be there all the same."""
+        """Whether this node still has the log: where it has not, a group that it does not find may be there."""
 
     def ready_count(self) -> int:
         """How many messages a claim would find."""

@@ -65,6 +65,12 @@ def test_no_seed_of_many_finds_a_violation() -> None:
     assert counts["resumed"] > 0
 
 
-@pytest.mark.parametrize("seed", [11], ids=["11: what was left behind the checkpoint of a group was looked for"])
-def test_a_seed_that_has_found_something(seed: int) -> None:
-    assert not failures_of("guests", range(seed, seed + 1), 3, 1.0), _REPLAY
+@pytest.mark.parametrize(
+    ("weather", "seed", "seconds"),
+    [
+        pytest.param("guests", 11, 1.0, id="what was left behind the checkpoint of a group was looked for"),
+        pytest.param("streams-guests", 7, SECONDS, id="who left while it was asked said that the stream is empty"),
+    ],
+)
+def test_a_seed_that_has_found_something(weather: str, seed: int, seconds: float) -> None:
+    assert not failures_of(weather, range(seed, seed + 1), 3, seconds), _REPLAY.replace("guests", weather)
