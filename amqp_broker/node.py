@@ -733,7 +733,7 @@ class Node:
         """What this turn has settled, and what keeps the journal short."""
         store = self.store
         store.end_turn()
-        if self.is_ready and store.journal.position != self._shortened_at:
+        if self.is_ready and (store.journal.position != self._shortened_at or store.leaving_segment):
             store.shorten()
             # While a page finds no room nothing can leave a segment: look again once there is some.
             self._shortened_at = -1 if store.pager.has_no_room else store.journal.position
@@ -793,7 +793,7 @@ class Node:
         return now >= self._lazy_at or unsynced > _LAZY_BYTES or unsynced > self._publish_backlog
 
     def _next_deadline(self) -> int | None:
-        if self._jobs or self._resting:
+        if self._jobs or self._resting or (self.is_ready and self.store.leaves_more()):
             return self.clock.now
         deadline = self.timers.next_deadline()
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):

@@ -12,6 +12,8 @@ cdef class MessageStore:
     cdef public object page_store
     cdef public long long journal_limit_bytes
     cdef public long long position
+    cdef public unsigned int leaving_segment
+    cdef public int leave_slice
     cdef public unsigned int retiring_segment
     cdef public object on_drop
     cdef public long long retiring_position
@@ -46,6 +48,9 @@ cdef class MessageStore:
     cdef void _release_pages(self) except *
     @cython.locals(journal=Journal)
     cpdef void shorten(self) except *
+    cpdef bint leaves_more(self) except -1
+    @cython.locals(journal=Journal, pager=Pager)
+    cdef void _leave_some(self) except *
     cpdef object take_page_sync(self)
 
 @cython.locals(first="unsigned long long", count="unsigned long long", sequence="unsigned long long", ranges=list)

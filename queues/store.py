@@ -18,7 +18,9 @@ Journal entries (numbers big endian):
 Invariants:
 1. A live persistent message of a durable queue is in RAM or in a stored page; the journal is read at a restart only.
 2. Before a journal segment is retired, everything live that relied on it has been stored in pages and synced, or
-   written to the journal again; so its length is bounded whatever stays unacknowledged.
+   written to the journal again; so its length is bounded whatever stays unacknowledged. They leave it one by one, in
+   slices, and nothing comes to rely on it unnoticed meanwhile: what is written goes to the current segment, and whoever
+   takes over what lies in it is noted there (`touch`).
 3. PAGES names whole pages only: what is left of a page that was unpacked is written to the journal again.
 4. A page that PAGES names is synced before that entry is, and stays until a RELEASED that names it is synced.
 """
@@ -54,6 +56,10 @@ LETTERS = 10
 
 #: Un-synced settlements are written at the latest after this many octets even when nobody waits.
 LAZY_BYTES = 1_048_576
+#: So many queues, and others who have something there, leave a segment in one slice; when they have written so many
+#: octets, others wait for the next.
+LEAVE_SLICE = 32
+_LEAVE_BYTES = 65_536
 
 
 class MessageStore:
@@ -65,6 +71,8 @@ class MessageStore:
         self.page_store = pager.page_store
         self.journal_limit_bytes = journal_limit_bytes
         self.position = 0
+        self.leaving_segment = 0
+        self.leave_slice = LEAVE_SLICE
         self.retiring_segment = 0
         self.retiring_position = 0
         self._releasing: deque[tuple[int, list[tuple[int, Any]]]] = deque()
@@ -266,34 +274,54 @@ class MessageStore:
     # -- keeping the journal short ---------------------------------------------------------------------------------
 
     def shorten(self) -> None:
-        """When the journal is too long, let everything leave its oldest segment; `synced` deletes the segment then."""
+        """When the journal is too long, let everything leave its oldest segment, a slice in each turn; `synced` deletes
+        the segment when all have left. To be called at the end of a turn, behind `end_turn`."""
         journal = self.journal
         if self.retiring_segment or self.pager.has_no_room:
             return
-        if not self._preparing and journal.total_bytes <= self.journal_limit_bytes:
-            return
-        segment = journal.oldest_segment
-        if segment >= journal.current_segment:
-            return
-        # What the others have written for it is not to keep it.
-        if segment != self._preparing and journal.total_bytes <= self.journal_limit_bytes + 2 * self._live_bytes():
-            return
-        if self._is_prepared is not None and not self._is_prepared(segment):
-            self._preparing = segment
-            return
-        self._preparing = 0
+        if not self.leaving_segment:
+            if not self._preparing and journal.total_bytes <= self.journal_limit_bytes:
+                return
+            segment = journal.oldest_segment
+            if segment >= journal.current_segment:
+                return
+            # What the others have written for it is not to keep it.
+            if segment != self._preparing and journal.total_bytes <= self.journal_limit_bytes + 2 * self._live_bytes():
+                return
+            if self._is_prepared is not None and not self._is_prepared(segment):
+                self._preparing = segment
+                return
+            self._preparing = 0
+            self.leaving_segment = segment
         self.end_turn()
-        start = journal.position
-        for queue in self._touched.get(segment, {}):
+        self._leave_some()
+
+    def leaves_more(self) -> bool:
+        """Whether `shorten` has something to do in the next turn."""
+        return self.leaving_segment != 0 and not self.pager.has_no_room
+
+    def _leave_some(self) -> None:
+        """A slice, but all of it where the journal has twice the length that it may have. Who comes to rely on the
+        segment meanwhile says so (`touch`): it is left when nobody does any more."""
+        segment, journal, pager = self.leaving_segment, self.journal, self.pager
+        start, left = journal.position, 0
+        in_slices = journal.total_bytes <= 2 * self.journal_limit_bytes
+        queues = self._touched.get(segment, {})
+        while queues and not (in_slices and (left == self.leave_slice or journal.position - start > _LEAVE_BYTES)):
+            queue, _ = queues.popitem()
             if not queue.is_deleted or getattr(queue, "last_letters", None) is not None:
                 queue.leave_segment(segment)
+                if pager.has_no_room:
+                    queues[queue] = None  # some page of it may still rely on the segment
+                    break
+            left += 1
         self.position = journal.position
-        if self.pager.has_no_room:
-            return  # some page still relies on the segment
-        self._touched.pop(segment, None)
-        self.retiring_segment = segment
-        self.retiring_position = journal.position
         self.carry(journal.position - start)
+        if not queues:
+            self._touched.pop(segment, None)
+            self.leaving_segment = 0
+            self.retiring_segment = segment
+            self.retiring_position = journal.position
 
     def carry(self, octets: int) -> None:
         """So much was written again to the current segment, because an older one is to go."""
