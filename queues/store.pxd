@@ -14,6 +14,7 @@ cdef class MessageStore:
     cdef public long long position
     cdef public unsigned int leaving_segment
     cdef public int leave_slice
+    cdef long long _leaving_bytes
     cdef public unsigned int retiring_segment
     cdef public object on_drop
     cdef public long long retiring_position

@@ -72,6 +72,7 @@ class MessageStore:
         self.journal_limit_bytes = journal_limit_bytes
         self.position = 0
         self.leaving_segment = 0
+        self._leaving_bytes = 0  # so long the journal was when that began
         self.leave_slice = LEAVE_SLICE
         self.retiring_segment = 0
         self.retiring_position = 0
@@ -292,7 +293,7 @@ class MessageStore:
                 self._preparing = segment
                 return
             self._preparing = 0
-            self.leaving_segment = segment
+            self.leaving_segment, self._leaving_bytes = segment, journal.total_bytes
         self.end_turn()
         self._leave_some()
 
@@ -301,19 +302,19 @@ class MessageStore:
         return self.leaving_segment != 0 and not self.pager.has_no_room
 
     def _leave_some(self) -> None:
-        """A slice, but all of it where the journal has twice the length that it may have. Who comes to rely on the
-        segment meanwhile says so (`touch`): it is left when nobody does any more."""
+        """A slice; all of it where the journal has grown by as much as it may have since the first. Who comes to rely
+        on the segment meanwhile says so (`touch`): it is left when nobody does any more."""
         segment, journal, pager = self.leaving_segment, self.journal, self.pager
         start, left = journal.position, 0
-        in_slices = journal.total_bytes <= 2 * self.journal_limit_bytes
+        in_slices = journal.total_bytes <= self._leaving_bytes + self.journal_limit_bytes
         queues = self._touched.get(segment, {})
         while queues and not (in_slices and (left == self.leave_slice or journal.position - start > _LEAVE_BYTES)):
-            queue, _ = queues.popitem()
+            queue = next(reversed(queues))
             if not queue.is_deleted or getattr(queue, "last_letters", None) is not None:
                 queue.leave_segment(segment)
                 if pager.has_no_room:
-                    queues[queue] = None  # some page of it may still rely on the segment
-                    break
+                    break  # some page of it may still rely on the segment
+            del queues[queue]
             left += 1
         self.position = journal.position
         self.carry(journal.position - start)

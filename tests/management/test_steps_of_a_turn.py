@@ -42,7 +42,7 @@ MOST_LINES = 5_000
 MOST_TAKEN = 64 * 1024
 MOST_FREED = 1_500
 #: Of so many turns of an answer lines are counted; behind them of one of so many, as they are alike.
-FIRST, ONE_OF = 500, 30
+FIRST, ONE_OF = 200, 50
 #: Up to there an integer is no new object.
 _FEW = 250
 #: Of who asks: an answer is cut to frames.
