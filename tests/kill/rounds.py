@@ -216,9 +216,7 @@ class Chapter:
             found = self._take_all(connection, queue)
             self.ledger.check_present(queue, found)
             present += found
-        streams = LoadConnection(process.host, process.port)
-        look_at_streams(streams, self.streams)
-        streams.drop()
+        look_at_streams(process.host, process.port, self.streams)
         if look is Look.DRAIN:
             self.ledger.settling(present)
             if present:

@@ -132,9 +132,10 @@ def test_pages_are_synced_with_the_entry_that_names_them_though_the_next_queue_f
     """Pages were synced while a segment was being retired only. Here it stays for the second queue's sake, and a crash
     took the pages of the first, which were named."""
     driver = tiny(memory_budget_bytes=1_000_000, journal_limit_bytes=1 << 40, queue_groups=1)
+    driver.node.store.leave_slice = 10
     client = confirming(driver, declare("a"), declare("b"))
     for _ in range(5):
-        for name in ("a", "b"):
+        for name in ("b", "a"):  # who came last leaves first
             for _ in range(5):
                 client.publish(1, name, b"x" * 300)
         driver.settle()
