@@ -58,7 +58,7 @@ LETTERS = 10
 LAZY_BYTES = 1_048_576
 #: So many queues, and others who have something there, leave a segment in one slice; when they have written so many
 #: octets, others wait for the next.
-LEAVE_SLICE = 32
+_LEAVE_SLICE = 32
 _LEAVE_BYTES = 65_536
 
 
@@ -73,7 +73,7 @@ class MessageStore:
         self.position = 0
         self.leaving_segment = 0
         self._leaving_bytes = 0  # so long the journal was when that began
-        self.leave_slice = LEAVE_SLICE
+        self.leave_slice = _LEAVE_SLICE
         self.retiring_segment = 0
         self.retiring_position = 0
         self._releasing: deque[tuple[int, list[tuple[int, Any]]]] = deque()
