@@ -127,6 +127,7 @@ PARTS = (
     "audit.take",  # behind all that may have something to be written down
     "wants_sync",
     "next_deadline",
+    "turn_share.end_turn",  # deliveries that were held back may have something to leave with
     "clients.take_dirty",  # the last: whoever was called above may have said something
 )
 #: When nothing more can be paged out, this long passes until the next look, milliseconds.
@@ -239,7 +240,7 @@ class Node:
             lambda: self.facts.is_drained, lambda: bool(self.alarms.is_on), self.pauses,
         )  # fmt: skip
         self.answers = PendingAnswers(self.pauses, self.clock, config.command_timeout_ms)
-        self.turn_share = TurnShare(self.pauses, config.max_turn_copies)
+        self.turn_share = TurnShare(self.pauses, self.clients, config.max_turn_copies, config.max_delivery_delay_ms)
         self._resting = self.turn_share.resting
         # What comes from clients, and what is for them.
         self._serve_leases()
@@ -727,6 +728,8 @@ class Node:
         if self._file_work:
             checks += self.audit.take()
         wants_sync, deadline = self._wants_sync(now, position), self._next_deadline()
+        if self.clients.held:
+            self.turn_share.end_turn(now)
         return Turn(self.clients.take_dirty(), dropped, reading, leaving, checks, peers, wants_sync, deadline)
 
     def _write(self) -> None:

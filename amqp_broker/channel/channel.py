@@ -524,7 +524,7 @@ class Channel:
             prefix, prefix_size, tag, is_redelivered, message, self.channel_id, connection.frame_max
         )
         if not connection.is_dirty:
-            connection.touch()
+            connection.touch_with_delivery()
 
     def write_record(
         self, prefix: bytes, prefix_size: int, tag: int, octets: bytes, place: int, offset: int, more: bytes

@@ -221,7 +221,7 @@ class Steering:
     def _is_quiet(self, departure: _Departure) -> bool:
         """Whether nothing is under way that it has asked for."""
         connection, services = departure.connection, self._services
-        if connection.paused_for != _MOVE or not connection.is_writable or connection.is_starved:
+        if connection.paused_for != _MOVE or not connection.is_writable or connection.is_starved or connection.is_held:
             return False
         if services.publisher.is_telling or any(map(is_unconfirmed, connection.channels.values())):
             return False

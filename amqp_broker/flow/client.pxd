@@ -6,6 +6,7 @@ from amqp_broker.protocol.content cimport ContentScanner
 from amqp_broker.turn.clock cimport TurnClock
 
 cdef int _HANDLING
+cdef Py_ssize_t _HELD_BYTES
 
 cdef class Client:
     # What receive and deliver touch first.
@@ -17,6 +18,7 @@ cdef class Client:
     cdef public Py_ssize_t output_limit
     cdef public Py_ssize_t unsent_bytes
     cdef public bint is_dirty
+    cdef public bint is_held
     cdef public bint is_writable
     cdef public bint is_starved
     cdef public bint has_published
@@ -36,6 +38,7 @@ cdef class Client:
     cdef public object steered
 
     cpdef int touch(self) except -1
+    cpdef int touch_with_delivery(self) except -1
     @cython.locals(output=Output)
     cpdef bint has_room(self) except -1
     cpdef int starve(self) except -1

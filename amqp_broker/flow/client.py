@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from queues.write_group import WriteGroup
 
 _HANDLING = HANDLING
+#: So much output is not held back any more, octets: it makes a write worth its while.
+_HELD_BYTES = 65_536
 
 OpenConnection: TypeAlias = Any  # connection.Connection, which is a Client: its room stands above
 OpenChannel: TypeAlias = Any  # channel.Channel, which knows this class: its room stands above
@@ -65,6 +67,7 @@ class Client:
         self.output_limit = config.output_limit_bytes
         self.unsent_bytes = 0
         self.is_dirty = False
+        self.is_held = False
         self.is_writable = True
         self.is_starved = False
         self.has_published = False
@@ -89,6 +92,20 @@ class Client:
         if not self.is_dirty:
             self.is_dirty = True
             self.clients.add_dirty(self)
+
+    def touch_with_delivery(self) -> None:
+        """The same for a delivery, which may be held back until there are more (Clients, holds_back)."""
+        if not self.clients.holds_back or self.output.size() >= _HELD_BYTES:
+            self.touch()
+        elif not self.is_held:
+            self.is_held = True
+            self.clients.hold(self)
+
+    def let_go(self) -> None:
+        """What was held back is written at the end of this turn, if it has not left with something else."""
+        self.is_held = False
+        if self.output.size():
+            self.touch()
 
     def send(self, channel_id: int, method: methods.Method) -> None:
         """Put a method into the output."""

@@ -18,6 +18,8 @@ cdef class Clients:
     cdef public object sums
     cdef public object message_sizes
     cdef public list dirty
+    cdef public bint holds_back
+    cdef public list held
     cdef public list dropped
     cdef public dict starved
 

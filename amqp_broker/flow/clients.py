@@ -1,7 +1,8 @@
 """Clients: the connections of a node, and what is to be told of them at the end of the turn.
 
 Invariants:
-1. A connection is in `dirty` exactly while it has something to say that the driver has not taken.
+1. A connection is in `dirty` or in `held` while it has something to say that the driver has not taken. What is held
+   leaves with whatever else the connection has to say, or after `release`.
 2. `users` has those that are open, and `pending_handshakes` those that are not open yet.
 """
 
@@ -38,6 +39,7 @@ class Clients:
     is to close them. opened, closed, channels_opened, channels_closed: since the start; moved: those of the opened ones
     that have come from another worker, which has closed them; sums: what closed ones did, less what those had done;
     message_sizes: how large was what all of them have published, as far as it was counted.
+    holds_back: deliveries that are made now may leave a little later, with more of them. held: whose were held back.
     max_connections, max_transports: what the settings allow, or less if the driver has less to give."""
 
     def __init__(self, max_connections: int) -> None:
@@ -54,6 +56,8 @@ class Clients:
         self.sums = ClosedSums()
         self.message_sizes = MessageSizes()
         self.dirty: list[OpenConnection] = []
+        self.holds_back = False
+        self.held: list[OpenConnection] = []
         self.dropped: list[OpenConnection] = []
         self.starved: dict[OpenConnection, None] = {}
 
@@ -147,6 +151,20 @@ class Clients:
         """Those that have something to say."""
         dirty, self.dirty = self.dirty, []
         return dirty
+
+    def hold_back(self, holds_back: bool) -> None:
+        """Whether deliveries that are made from now on leave a little later, where they are not much."""
+        self.holds_back = holds_back
+
+    def hold(self, client: OpenConnection) -> None:
+        """A delivery to it is held back, the first since `release`."""
+        self.held.append(client)
+
+    def release(self) -> None:
+        """What was held back leaves with this turn."""
+        held, self.held = self.held, []
+        for client in held:
+            client.let_go()
 
     def take_dropped(self) -> list[OpenConnection]:
         """Those that are to be closed."""

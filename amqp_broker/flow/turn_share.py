@@ -5,6 +5,10 @@ copies; and one read of anybody holds thousands of requests. So a connection tha
 parked, as one that waits for an answer is: nothing more is read from it, and what is there is handled when the others
 were looked at. Those that are parked take turns.
 
+What they have delivered to others is held back meanwhile, for `max_delivery_delay`: a turn of that size has a few
+copies for each of a hundred consumers, and to write to a socket costs as much as to make many. Whatever else is said to
+one of these takes it along.
+
 The measure is time, which the driver has (Pace), and the copy of a message; everything else counts as the copies that
 take about as long.
 """
@@ -20,6 +24,7 @@ from queues.background import Pace, Unhurried
 
 if TYPE_CHECKING:
     from amqp_broker.flow.client import Client
+    from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.pauses import Pauses
 
 #: Messages for fewer queues than this are not counted: they cost what others cost.
@@ -35,12 +40,15 @@ _SHARE = int(Reason.SHARE)
 
 
 class TurnShare:
-    """copies: what this turn has done so far; `work` begins another. most: of a turn. resting: who is parked,
-    always this object."""
+    """copies: what this turn has done so far; `work` begins another. most: of a turn. held_ms: what those that are
+    parked have delivered is held back for so long at most. resting: who is parked, always this object."""
 
-    def __init__(self, pauses: Pauses, most: int) -> None:
+    def __init__(self, pauses: Pauses, clients: Clients, most: int, held_ms: int) -> None:
         self.copies = 0
         self._pauses = pauses
+        self._clients = clients
+        self._held_ms = held_ms
+        self._held_since = 0
         self._most = most
         self._pace: Pace = Unhurried()
         self.resting: deque[Client] = deque()
@@ -73,7 +81,19 @@ class TurnShare:
     def tick(self, now: int) -> None:
         """Due at once, if somebody rests: they have a share of their own, in order; who is parked again stands last."""
         self.copies = 0
-        for _ in range(min(_RESUMED, len(self.resting))):
-            self._pauses.resume(self.resting.popleft(), _SHARE, now)
-            if self._is_used_up():
-                break
+        clients = self._clients
+        if not clients.held:
+            self._held_since = now
+        clients.hold_back(self._held_ms > 0)
+        try:
+            for _ in range(min(_RESUMED, len(self.resting))):
+                self._pauses.resume(self.resting.popleft(), _SHARE, now)
+                if self._is_used_up():
+                    break
+        finally:
+            clients.hold_back(False)
+
+    def end_turn(self, now: int) -> None:
+        """What was held back leaves as soon as nobody rests, or when it has waited long enough."""
+        if not self.resting or not self._held_since <= now < self._held_since + self._held_ms:
+            self._clients.release()

@@ -387,6 +387,14 @@ class Config(ClusterConfig):
         "A turn of two milliseconds is over however little was done in it.",
         minimum=1,
     )
+    max_delivery_delay_ms: int = setting(
+        DURATION,
+        25,
+        LIMITS,
+        "For so long deliveries of a connection that has had its share of a turn wait for more of them to leave with; "
+        "0: not at all.",
+        minimum=0,
+    )
     background_time_ms: int = setting(
         DURATION,
         1,

@@ -12,6 +12,8 @@ from tests.node.node_driver import Client, NodeDriver, declare, frame_octets, sm
 
 QUEUES = 50
 MESSAGES = 40
+#: The body of a frame, octets.
+FRAME = 4000
 
 
 @pytest.fixture
@@ -19,8 +21,8 @@ def driver() -> NodeDriver:
     return NodeDriver(small_config(max_turn_copies=4 * QUEUES))
 
 
-@pytest.fixture
-def publisher(driver: NodeDriver) -> Client:
+def wide_publisher(driver: NodeDriver) -> Client:
+    """Every message that it publishes is for many queues."""
     client = driver.client(1)
     client.send(1, methods.ExchangeDeclare(0, "wide", "fanout", False, False, False, False, False, Table({})))
     driver.settle()
@@ -33,10 +35,16 @@ def publisher(driver: NodeDriver) -> Client:
     return client
 
 
-def publish(client: Client, count: int) -> None:
+@pytest.fixture
+def publisher(driver: NodeDriver) -> Client:
+    return wide_publisher(driver)
+
+
+def publish(client: Client, count: int, size: int = 1) -> None:
     method = encode_method_frame(1, methods.BasicPublish(0, "wide", "", False, False))
-    header = frame_octets(2, 1, b"\x00\x3c\x00\x00" + (1).to_bytes(8, "big") + b"\x00\x00")
-    client.send_octets((method + header + frame_octets(3, 1, b"x")) * count)
+    header = frame_octets(2, 1, b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + b"\x00\x00")
+    body = b"".join(frame_octets(3, 1, bytes(min(FRAME, size - start))) for start in range(0, size, FRAME))
+    client.send_octets((method + header + body) * count)
 
 
 def go_on(driver: NodeDriver) -> None:
@@ -219,3 +227,88 @@ def test_who_goes_while_it_rests_does_not_keep_the_others_waiting(driver: NodeDr
     driver.lose(publisher)
     driver.wait(REQUESTS)
     assert answers(other) == REQUESTS
+
+
+DELAY_MS = 25
+
+
+def consumer_of(driver: NodeDriver) -> Client:
+    """It consumes from one of the queues to which the publisher publishes."""
+    client = driver.client(1)
+    client.send(1, methods.BasicConsume(0, "q0", "c", False, True, False, False, Table({})))
+    driver.turn()
+    client.take()
+    return client
+
+
+@pytest.fixture
+def consumer(driver: NodeDriver, publisher: Client) -> Client:
+    return consumer_of(driver)
+
+
+def delivered(client: Client) -> int:
+    return client.names().count("basic.deliver")
+
+
+def test_what_those_who_rest_have_delivered_leaves_together(
+    driver: NodeDriver, publisher: Client, consumer: Client
+) -> None:
+    publish(publisher, MESSAGES)
+    driver.turn()
+    assert delivered(consumer) == 4  # of the first share, as always
+    go_on(driver)
+    go_on(driver)
+    assert delivered(consumer) == 0
+    driver.now += DELAY_MS - 1
+    go_on(driver)
+    assert delivered(consumer) == 0
+    driver.now += 1
+    go_on(driver)
+    assert delivered(consumer) == 16
+    driver.now -= 1000  # a clock that was set back keeps nobody waiting
+    go_on(driver)
+    driver.now -= 1000
+    go_on(driver)
+    assert delivered(consumer) == 8
+    driver.wait(MESSAGES)
+    assert delivered(consumer) == MESSAGES - 4 - 16 - 8
+    assert not driver.node.clients.held
+
+
+def test_it_leaves_with_whatever_else_is_said(driver: NodeDriver, publisher: Client, consumer: Client) -> None:
+    publish(publisher, MESSAGES)
+    driver.turn()
+    go_on(driver)
+    assert delivered(consumer) == 4
+    consumer.send(1, GET)
+    driver.turn()
+    assert consumer.names() == [*["basic.deliver"] * 4, "basic.get-empty"]
+
+
+def test_it_leaves_when_nobody_rests_any_more(driver: NodeDriver, publisher: Client, consumer: Client) -> None:
+    publish(publisher, MESSAGES)
+    driver.turn()
+    go_on(driver)
+    assert delivered(consumer) == 4
+    driver.lose(publisher)
+    go_on(driver)
+    assert delivered(consumer) == 4
+
+
+def test_much_of_it_does_not_wait(driver: NodeDriver, publisher: Client, consumer: Client) -> None:
+    publish(publisher, 12, size=30_000)
+    driver.turn()
+    assert delivered(consumer) == 4
+    go_on(driver)
+    assert publisher.connection.is_paused
+    assert delivered(consumer) == 4
+
+
+def test_where_the_delay_is_none_nothing_is_held_back() -> None:
+    driver = NodeDriver(small_config(max_turn_copies=4 * QUEUES, max_delivery_delay_ms=0))
+    publisher = wide_publisher(driver)
+    consumer = consumer_of(driver)
+    publish(publisher, MESSAGES)
+    driver.turn()
+    go_on(driver)
+    assert delivered(consumer) == 8
