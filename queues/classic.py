@@ -44,7 +44,7 @@ from queues.priority import PriorityReady
 from queues.queue import Done, Fetched, Tallied
 from queues.reason import Reason
 from queues.recovery import RecoveredQueue
-from queues.refusal import ACCESS_REFUSED, NOT_FOUND, QueueRefusal
+from queues.refusal import NOT_FOUND, QueueRefusal
 from queues.rules import QueueRules
 from queues.sizes import held_by, is_stored
 from queues.store import MessageStore
@@ -313,23 +313,14 @@ class ClassicQueue(QueueRules):
 
     def _fetch_later(self, getter: Consumer, now: int, then: Fetched) -> None:
         if self.is_deleted:
-            then(QueueRefusal(NOT_FOUND, f"no {self._described()}"), None, 0)
+            then(QueueRefusal(NOT_FOUND, f"no {self.title()}"), None, 0)
         else:
             self.fetch(getter, now, then)
 
-    def _described(self) -> str:
-        return f"queue '{self.name}' in vhost '{self.declaration.vhost}'"
-
-    def is_in_exclusive_use(self, wants_exclusive: bool) -> bool:
-        """Whether there can be no further consumer, or none that wants the queue alone."""
-        if not self.dispatcher.consumers:
-            return wants_exclusive and self.dispatcher.is_single_active
-        return wants_exclusive or self.has_exclusive()
-
-    def consume(self, consumer: Any, then: Done) -> None:
+    def admit(self, consumer: Any, then: Done) -> None:
         """See Queue."""
         if self.is_in_exclusive_use(consumer.is_exclusive):
-            then(QueueRefusal(ACCESS_REFUSED, f"{self._described()} in exclusive use"))
+            then(self.in_exclusive_use())
             return
         self.add_consumer(consumer)
         then(None)

@@ -146,6 +146,14 @@ class QueueRules(Queue):
         first: Any = self.dispatcher.first()
         return first is not None and bool(first.is_exclusive)
 
+    def has_single_active_consumer(self) -> bool:
+        """See Queue."""
+        return self.dispatcher.is_single_active
+
+    def is_in_exclusive_use(self, wants_exclusive: bool) -> bool:
+        """Whether there can be no further consumer, or none that wants the queue for itself alone."""
+        return (wants_exclusive and bool(self.dispatcher.consumers)) or self.has_exclusive()
+
     def is_in_use(self) -> bool:
         """Whether it is not to expire for lack of use (x-expires), whenever it was used last."""
         return bool(self.dispatcher.consumers) or self.leased_count() > 0

@@ -327,7 +327,7 @@ class Execution(Sink):
             refusal = Refusal.ID_USED
         elif queue is None:
             refusal = Refusal.NO_QUEUE
-        elif queue.has_exclusive() or (command.exclusive and queue.dispatcher.consumers):
+        elif queue.is_in_exclusive_use(command.exclusive):
             refusal = Refusal.EXCLUSIVE
         origin.last_consumer = max(origin.last_consumer, command.consumer)
         if refusal is not None or queue is None:

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from amqp_broker.protocol.fields import Table
+from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.quorum.cursor_arguments import parse_cursor_arguments
 from queues.arguments import ArgumentError, QueueArguments
 from queues.consumer import Consumer
@@ -23,7 +25,7 @@ from queues.pager import Pager
 from queues.quorum.commands import Detach, Enqueue, Get, How, Purge, Settle
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
-from queues.quorum.effects import Discarded, Effect, GetAnswered, Refusal
+from queues.quorum.effects import AttachRefused, Discarded, Effect, GetAnswered, Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease
 from queues.quorum.queue import QuorumQueue
 from queues.reason import Reason
@@ -72,6 +74,10 @@ class Lacking(Exception):
         self.rule = rule
 
 
+class InUse(Exception):
+    """A consumer is refused: somebody has the queue for itself alone, or it wants that while others are there."""
+
+
 class Host:
     """One queue. log: (consumer, name, redelivered) of all deliveries, in order. lacks: as its type says."""
 
@@ -97,8 +103,8 @@ class Host:
         """Options as in message_named. False: refused."""
         raise NotImplementedError
 
-    def consume(self, limit: int, priority: int = 0) -> int:
-        """A consumer who may hold so many. Returns its number."""
+    def consume(self, limit: int, priority: int = 0, is_exclusive: bool = False) -> int:
+        """A consumer who may hold so many. Returns its number. Raises InUse."""
         raise NotImplementedError
 
     def cancel(self, consumer: int) -> None:
@@ -159,15 +165,18 @@ class _Local(Host):
         self.held: dict[tuple[int, int], Entry] = {}
         self.raw: list[Any] = []
 
-    def consume(self, limit: int, priority: int = 0, no_ack: bool = False) -> int:
-        client = Client(self.raw, limit, no_ack, priority)
-        self.clients.append(client)
+    def consume(
+        self, limit: int, priority: int = 0, is_exclusive: bool = False, no_ack: bool = False
+    ) -> int:
+        client: Any = Client(self.raw, limit, no_ack, priority)
+        client.is_exclusive = is_exclusive
         self.join(client)
+        self.clients.append(client)
         self.look()
         return len(self.clients) - 1
 
     def join(self, client: Client) -> None:
-        self.queue.add_consumer(client)
+        raise NotImplementedError
 
     def cancel(self, consumer: int) -> None:
         self.queue.remove_consumer(self.clients[consumer])
@@ -244,10 +253,17 @@ class ClassicHost(_Local):
 
         self.world = OwnWorld(SimulatedDisk(random.Random(1)), [arguments], self.now, BUDGET_BYTES)
         self.queue = self.world.queues[0]
+        self.queue.declaration = QueueDeclaration("q", True, False, None, Table({}), "/")
 
     def apply(self, arguments: QueueArguments) -> None:
         self.queue.apply_settings(arguments)
         self.look()
+
+    def join(self, client: Client) -> None:
+        told: list[Exception | None] = []
+        self.queue.admit(client, told.append)
+        if told != [None]:
+            raise InUse
 
     def publish(self, name: int, **options: Any) -> bool:
         before = self.queue.next_sequence
@@ -402,7 +418,9 @@ class BareHost(_Local):
         self.look()
         return bool(is_there)
 
-    def join(self, client: Client) -> None:
+    def join(self, client: Any) -> None:
+        if self.queue.is_in_exclusive_use(client.is_exclusive):
+            raise InUse
         client.queue = self.queue
         self.queue.dispatcher.add(client)
 
@@ -503,9 +521,13 @@ class QuorumHost(Host):
     def publish(self, name: int, **options: Any) -> bool:
         return not refusals(self._send(Enqueue((1,), message_named(name, **options))))
 
-    def consume(self, limit: int, priority: int = 0) -> int:
+    def consume(self, limit: int, priority: int = 0, is_exclusive: bool = False) -> int:
         self.numbers.append(self.stream.consumers + 1)
-        self._look(self.stream.attach(prefetch=limit, priority=priority)[1])
+        effects = self.stream.attach(prefetch=limit, priority=priority, exclusive=is_exclusive)[1]
+        if of_type(effects, AttachRefused):
+            self.numbers.pop()
+            raise InUse
+        self._look(effects)
         self._send()
         return len(self.numbers) - 1
 

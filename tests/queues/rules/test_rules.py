@@ -8,7 +8,7 @@ from queues.arguments import Overflow, QueueArguments
 from queues.quorum.commands import How
 from queues.rule import Rule
 from tests.queues.rules.conftest import HOSTS, TESTED, MakeHost, of_rule
-from tests.queues.rules.hosts import Host, Lacking
+from tests.queues.rules.hosts import Host, InUse, Lacking
 
 DEAD = "dead"
 MANY = range(1, 41)
@@ -236,6 +236,24 @@ def test_one_consumer_is_active_and_the_next_of_the_highest_priority_takes_over(
     assert host.log[2:] == [(high, 3, False)]
     host.cancel(high)
     assert host.log[3:] == [(second, 4, False)]
+
+
+def test_who_has_a_queue_alone_is_alone(make_host: MakeHost) -> None:
+    host = make_host()
+    first = host.consume(1)
+    with pytest.raises(InUse):
+        host.consume(1, is_exclusive=True)
+    host.cancel(first)
+    alone = host.consume(1, is_exclusive=True)
+    for is_exclusive in (False, True):
+        with pytest.raises(InUse):
+            host.consume(1, is_exclusive=is_exclusive)
+    host.publish(1)
+    assert host.log == [(alone, 1, False)]
+    host.cancel(alone)
+    host.publish(2)
+    next_one = host.consume(1)
+    assert host.log[1:] == [(next_one, 2, False)]
 
 
 def test_a_purge_takes_what_is_ready(make_host: MakeHost) -> None:
