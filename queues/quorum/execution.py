@@ -301,7 +301,7 @@ class Execution(Sink):
             if is_marked and queue.deduplication.knows(command, clock):
                 continue
             self._touch(queue)
-            if not queue.enqueue(command.message, clock):
+            if not queue.accept(command.message, clock):
                 refusal = Refusal.FULL
             elif is_marked:
                 queue.deduplication.remember(command, queue.settings, clock)

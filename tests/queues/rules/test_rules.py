@@ -177,6 +177,15 @@ def test_an_expiry_of_nothing_means_now_or_never(make_host: MakeHost) -> None:
     assert host.names() == [2]
 
 
+def test_all_expire_whatever_was_there_before(make_host: MakeHost) -> None:
+    host = make_host(message_ttl=10, dead_letter_exchange=DEAD)
+    for name in (1, 2, 3):
+        host.publish(name)
+        host.advance(11)
+        assert host.ready() == []
+    assert host.dead() == [(name, "expired") for name in (1, 2, 3)]
+
+
 @of_rule(Rule.EXPIRATION)
 def test_nobody_gets_what_has_expired(make_host: MakeHost) -> None:
     host = make_host()
