@@ -290,3 +290,22 @@ def see_in_exclusive_use(place: Place, client: RemoteClient) -> None:
     assert (error.reply_code, str(error)) == (403, "queue 'q' in vhost '/' in exclusive use")
     publish(place, 1)
     assert client.names == []
+
+
+@pytest.mark.parametrize("kind", BY_THE_RULES)
+def test_fetch_comes_to_what_stands_behind_all_that_has_expired(kind: str) -> None:
+    """However much more that is than is dropped in one step."""
+    place = BY_THE_RULES[kind](x_message_ttl=1000)
+    driver = place.driver
+    publish(place, *range(1, 6001))
+    driver.now += 600
+    place.run()
+    place.queue.publish(message_named(6001), None, False, driver.now)
+    place.run()
+    driver.now += 600
+    getter, told = RemoteClient(), []
+    place.queue.fetch(getter, driver.now, lambda *answer: told.append(answer))
+    for _ in range(20):
+        place.run()
+    [(refusal, delivery, left)] = told
+    assert (refusal, left, name_of(delivery.message)) == (None, 0, 6001)

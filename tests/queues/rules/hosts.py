@@ -115,8 +115,9 @@ class Host:
         """What a consumer holds."""
         raise NotImplementedError
 
-    def get(self) -> int | None:
-        """The first one, which is held."""
+    def get(self, after: int = 0) -> int | None:
+        """The first one, which is held; asked for as soon as so many milliseconds have passed, before anything else
+        happens."""
         raise NotImplementedError
 
     def lease(self, command: LeaseCommand) -> Refusal | None:
@@ -277,13 +278,15 @@ class ClassicHost(_Local):
         else:
             self.queue.take_back(entries, self.now)
 
-    def get(self) -> int | None:
-        entry = self.queue.get(self.now)
-        if entry is None:
-            return None
-        self.queue.take_held(entry, Client(self.raw, 1))
+    def get(self, after: int = 0) -> int | None:
+        self.now += after
+        self.world.now = self.now
+        told: list[Entry | None] = []
+        self.queue.fetch(Client(self.raw, 1), self.now, lambda refusal, entry, left: told.append(entry))
+        self.world.advance(0)
         self.look()
-        return name_of(entry.message)
+        (entry,) = told
+        return name_of(entry.message) if entry is not None else None
 
     def lease(self, command: LeaseCommand) -> Refusal | None:
         refused: list[Refusal | None] = []
@@ -431,9 +434,11 @@ class BareHost(_Local):
     def back(self, entries: list[Entry], counts: bool) -> None:
         self.queue.bring_back(entries, counts, self.now)
 
-    def get(self) -> int | None:
-        self.queue.drop_expired(1 << 30, self.now)
-        entry = self.queue.ready.pop()
+    def get(self, after: int = 0) -> int | None:
+        self.now += after
+        entry = self.queue.take_first(self.now)
+        while entry is None and self.queue.ready.has_next():
+            entry = self.queue.take_first(self.now)
         if entry is None:
             return None
         self.queue.unacked += 1
@@ -542,10 +547,15 @@ class QuorumHost(Host):
         # One after the other in one command, as a client's settlement of several comes.
         self._send(Settle(self.numbers[consumer], how, tuple((delivery, delivery) for _, delivery, _ in found)))
 
-    def get(self) -> int | None:
-        effects = self._send(Get(self.stream.new_consumer(), 1))
-        answer = of_type(effects, GetAnswered)[0]
-        return None if answer.message is None else name_of(answer.message)
+    def get(self, after: int = 0) -> int | None:
+        self.group.now += after
+        while True:  # as a node asks
+            effects = self._send(Get(self.stream.new_consumer(), 1))
+            answer = of_type(effects, GetAnswered)[0]
+            if answer.message is not None:
+                return name_of(answer.message)
+            if not answer.ready:
+                return None
 
     def lease(self, command: LeaseCommand) -> Refusal | None:
         found = refusals(self._send(command))

@@ -12,6 +12,8 @@ from tests.queues.rules.hosts import Host, InUse, Lacking
 
 DEAD = "dead"
 MANY = range(1, 41)
+#: More than any host drops in two steps (AT_ONCE of queues/quorum/queue.py).
+VERY_MANY = range(1, 2301)
 
 
 def test_first_in_first_out_whoever_is_there_first(make_host: MakeHost) -> None:
@@ -184,6 +186,19 @@ def test_all_expire_whatever_was_there_before(make_host: MakeHost) -> None:
         host.advance(11)
         assert host.ready() == []
     assert host.dead() == [(name, "expired") for name in (1, 2, 3)]
+
+
+def test_basic_get_comes_to_what_stands_behind_all_that_has_expired(make_host: MakeHost) -> None:
+    """However much more that is than is dropped in one step."""
+    host = make_host(message_ttl=10)
+    for name in VERY_MANY:
+        host.publish(name)
+    host.advance(5)
+    last = VERY_MANY[-1] + 1
+    host.publish(last)
+    assert host.get(after=6) == last
+    assert host.get() is None
+    assert (host.ready(), host.unacked()) == ([], 1)
 
 
 @of_rule(Rule.EXPIRATION)
