@@ -78,6 +78,6 @@ cdef class ClassicQueue(QueueRules):
     @cython.locals(left=Py_ssize_t, letters=Letters, is_done=bint)
     cpdef bint work(self, long long now) except -1
     cpdef bint is_held_up(self) except -1
-    cdef bint _drop_expired_at_once(self, long long now) except -1
+    cpdef bint drop_expired_at_once(self, long long now) except -1
     cpdef int watch(self, long long expires_at, long long now) except -1
     cdef int _watch(self, long long expires_at) except -1

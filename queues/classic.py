@@ -44,7 +44,7 @@ from queues.priority import PriorityReady
 from queues.queue import Done, Fetched, Tallied
 from queues.reason import Reason
 from queues.recovery import RecoveredQueue
-from queues.refusal import ACCESS_REFUSED, NOT_FOUND, QueueRefusal
+from queues.refusal import NOT_FOUND, QueueRefusal
 from queues.rules import QueueRules
 from queues.sizes import held_by, is_stored
 from queues.store import MessageStore
@@ -265,21 +265,19 @@ class ClassicQueue(QueueRules):
         if self.ready.count and self.hand_out(self._share, now) <= 0 and self.ready.count:
             self.work_on()
         if self.may_expire:
-            self._drop_expired_at_once(now)
+            self.drop_expired_at_once(now)
 
     def get(self, now: int) -> Entry | None:
         """The first ready message for basic.get: settle it with `forget`, or hold it with `take_held`. None
         where there is none; or, if `waits` says so, not yet."""
-        if self.may_expire and not self._drop_expired_at_once(now):
-            return None
-        entry = self.ready.pop()
+        entry = self.take_first(now)
         if entry is None:
             return None
         if entry.is_redelivered:
             self.redelivered += 1
         self.delivered += 1
         if self.may_expire:
-            self._drop_expired_at_once(now)
+            self.drop_expired_at_once(now)
         return entry
 
     def waits(self, now: int) -> bool:
@@ -313,23 +311,14 @@ class ClassicQueue(QueueRules):
 
     def _fetch_later(self, getter: Consumer, now: int, then: Fetched) -> None:
         if self.is_deleted:
-            then(QueueRefusal(NOT_FOUND, f"no {self._described()}"), None, 0)
+            then(QueueRefusal(NOT_FOUND, f"no {self.title()}"), None, 0)
         else:
             self.fetch(getter, now, then)
 
-    def _described(self) -> str:
-        return f"queue '{self.name}' in vhost '{self.declaration.vhost}'"
-
-    def is_in_exclusive_use(self, wants_exclusive: bool) -> bool:
-        """Whether there can be no further consumer, or none that wants the queue alone."""
-        if not self.dispatcher.consumers:
-            return wants_exclusive and self.dispatcher.is_single_active
-        return wants_exclusive or self.has_exclusive()
-
-    def consume(self, consumer: Any, then: Done) -> None:
+    def admit(self, consumer: Any, then: Done) -> None:
         """See Queue."""
         if self.is_in_exclusive_use(consumer.is_exclusive):
-            then(QueueRefusal(ACCESS_REFUSED, f"{self._described()} in exclusive use"))
+            then(self.in_exclusive_use())
             return
         self.add_consumer(consumer)
         then(None)
@@ -527,7 +516,7 @@ class ClassicQueue(QueueRules):
     def watch(self, expires_at: int, now: int) -> None:
         if expires_at <= now:
             # It may have expired behind others: then it goes when it becomes the first.
-            self._drop_expired_at_once(now)
+            self.drop_expired_at_once(now)
         else:
             self._watch(expires_at)
 
@@ -544,9 +533,9 @@ class ClassicQueue(QueueRules):
         if not self.is_deleted:
             self.work_on()
 
-    def _drop_expired_at_once(self, now: int) -> bool:
-        """Give up some of what has expired at the head. Returns whether that was all: else it goes on in slices."""
-        if self.drop_expired(self.most_at_once, now) > 0 and not self.is_held_up():
+    def drop_expired_at_once(self, now: int) -> bool:
+        """See QueueRules: what is left goes in slices."""
+        if QueueRules.drop_expired_at_once(self, now) and not self.is_held_up():
             return True
         if not self.head_has_expired(now):
             return True
@@ -567,7 +556,7 @@ class ClassicQueue(QueueRules):
             if entry.is_redelivered:
                 self.redelivered += 1
         if self.may_expire:
-            self._drop_expired_at_once(now)
+            self.drop_expired_at_once(now)
         return taken
 
     # -- the whole queue -------------------------------------------------------------------------------------------
@@ -701,7 +690,7 @@ class ClassicQueue(QueueRules):
         self.ready.adopt(recovered.items)
         self.is_drained = False
         self.may_expire = True
-        self._drop_expired_at_once(now)
+        self.drop_expired_at_once(now)
         if self.is_too_long():  # with what consumers had held
             self.work_on()
 

@@ -56,6 +56,10 @@ class PriorityReady(Ready):
         level = self._highest()
         return level.peek() if level is not None else None
 
+    def first_expiry(self) -> int:
+        level = self._highest()
+        return level.first_expiry() if level is not None else 0
+
     def first_page(self, most: int, max_bytes: int) -> Page | None:
         return None  # a level's page may be followed by what comes before it
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from queues.consumer import Consumer
 from queues.message import Delivery, Message
+from queues.refusal import ACCESS_REFUSED, QueueRefusal
 from queues.sums import QueueSums
 from queues.write_group import WriteGroup
 
@@ -290,7 +291,27 @@ class Queue:
     def consume(self, consumer: Any, then: Done) -> None:
         """A consumer joins. It gets its first message after `then(None)`: call `credit_returned` and `dispatch` there.
         Besides what Consumer has, `is_exclusive`, `tag` and `prefetch_limit` are asked of it."""
+        if consumer.is_exclusive and self.has_single_active_consumer():
+            then(self.in_exclusive_use())
+        else:
+            self.admit(consumer, then)
+
+    def admit(self, consumer: Any, then: Done) -> None:
+        """The same, where it may be: `consume` has looked at what no log has to be asked about."""
         raise NotImplementedError
+
+    def has_single_active_consumer(self) -> bool:
+        """Whether of all its consumers one gets messages (x-single-active-consumer): nobody may want it for itself
+        alone then."""
+        return False
+
+    def in_exclusive_use(self) -> QueueRefusal:
+        """What a consumer is told that may not join because it, or another one, wants the queue for itself alone."""
+        return QueueRefusal(ACCESS_REFUSED, f"{self.title()} in exclusive use")
+
+    def title(self) -> str:
+        """The queue, as errors name it."""
+        return f"queue '{self.name}' in vhost '{self.declaration.vhost}'"
 
     def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
         """A consumer leaves; call `dispatch` afterwards. What it holds stays held. gives_back: all that is put back

@@ -25,6 +25,8 @@ cdef class Ready:
     @cython.locals(entry=Entry, size="long long")
     cpdef Entry pop(self)
     cpdef Entry peek(self)
+    @cython.locals(entry=Entry)
+    cpdef long long first_expiry(self) except -1
     @cython.locals(pager=Pager, page=Page, entries=list, entry=Entry)
     cdef bint _refill(self) except -1
     @cython.locals(page=Page, size=Py_ssize_t)

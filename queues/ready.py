@@ -219,6 +219,18 @@ class Ready:
             return None
         return self.head[0]
 
+    def first_expiry(self) -> int:
+        """When the first message expires, milliseconds since the epoch, 0 for never; or before that, where it takes
+        `pop` to know which one it is."""
+        if not self.head and not self._refill():
+            return 0
+        entry = self.head[0]
+        return entry.expires_at
+
+    def has_next(self) -> bool:
+        """Whether `pop` has something, or had to look at too much for now to know."""
+        return self.count > 0
+
     def first(self) -> tuple[int, bytes] | None:
         """When the first message came, milliseconds since the epoch, and its property section. It stays where it is;
         None where there is none, or only the disk has it."""
@@ -315,10 +327,6 @@ class Ready:
         for entry in entries:
             self.head_size += entry.message.size
         self.head = _merged(self.head, entries)
-
-    def insert(self, message: Message, sequence: int, expires_at: int) -> None:
-        """A new message, at the place among the others that its sequence says. The journal does not have it."""
-        self.place(make_entry(message, sequence, expires_at, 0))
 
     def adopt(self, items: Iterable[Entry | Page]) -> None:
         """At a restart: what was found on disk, in order of sequence; no entry relies on a stored page any more."""

@@ -67,13 +67,14 @@ cdef class QueueRules(Queue):
     cpdef Py_ssize_t hand_out(self, Py_ssize_t most, long long now) except? -1
     @cython.locals(ready=Ready, entry=Entry, taken=list, left=Py_ssize_t, size="long long")
     cpdef list take_ready(self, Py_ssize_t most, long long max_bytes, bint takes_any, long long now)
+    cpdef Entry take_first(self, long long now)
     cpdef int ack(self, Delivery entry) except -1
     cpdef int reject(self, Delivery entry, long long now) except -1
     @cython.locals(kept=list, dropped=Py_ssize_t, limit="long long", entry=Entry)
     cpdef int bring_back(self, list entries, bint counts, long long now, bint rests=*) except -1
     cpdef int come_again(self, list entries) except -1
     cpdef int drop(self, Entry entry, object reason) except -1
-    @cython.locals(ready=Ready, entry=Entry)
+    @cython.locals(ready=Ready, entry=Entry, expires_at="long long")
     cpdef Py_ssize_t drop_expired(self, Py_ssize_t most, long long now) except? -1
-    @cython.locals(entry=Entry)
+    cpdef bint drop_expired_at_once(self, long long now) except -1
     cpdef bint head_has_expired(self, long long now) except -1

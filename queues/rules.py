@@ -146,6 +146,14 @@ class QueueRules(Queue):
         first: Any = self.dispatcher.first()
         return first is not None and bool(first.is_exclusive)
 
+    def has_single_active_consumer(self) -> bool:
+        """See Queue."""
+        return self.dispatcher.is_single_active
+
+    def is_in_exclusive_use(self, wants_exclusive: bool) -> bool:
+        """Whether there can be no further consumer, or none that wants the queue for itself alone."""
+        return (wants_exclusive and bool(self.dispatcher.consumers)) or self.has_exclusive()
+
     def is_in_use(self) -> bool:
         """Whether it is not to expire for lack of use (x-expires), whenever it was used last."""
         return bool(self.dispatcher.consumers) or self.leased_count() > 0
@@ -331,6 +339,13 @@ class QueueRules(Queue):
             taken.append(entry)
         return taken
 
+    def take_first(self, now: int) -> Entry | None:
+        """The first ready message leaves the queue, as with `take_ready`, for basic.get. None: there is none, or more
+        has expired in front of it than is dropped in one step."""
+        if self.may_expire and not self.drop_expired_at_once(now):
+            return None
+        return self.ready.pop()
+
     # -- settling ----------------------------------------------------------------------------------------------------
 
     def ack(self, entry: Entry) -> None:
@@ -395,26 +410,30 @@ class QueueRules(Queue):
         """Drop what has expired at the head. Returns how many of `most` are left: none, if there may be more."""
         ready = self.ready
         while self.may_expire and most > 0 and not self.is_held_up():
-            entry = ready.peek()
+            expires_at = ready.first_expiry()
+            if not expires_at:
+                self.may_expire = ready.count > 0
+                break
+            if expires_at > now:
+                self.watch(expires_at, now)
+                break
+            entry = ready.pop()
             if entry is None:
-                self.may_expire = False
                 break
-            if not entry.expires_at:
-                break
-            if entry.expires_at > now:
-                self.watch(entry.expires_at, now)
-                break
-            ready.pop()
+            if entry.expires_at > now:  # what stood in front of it was not for this queue (cursor_ready.py)
+                ready.put_back([entry])
+                continue
             self.drop(entry, _EXPIRED)
             most -= 1
         return most
 
+    def drop_expired_at_once(self, now: int) -> bool:
+        """Drop some of what has expired at the head. Returns whether what comes then may leave the queue."""
+        return self.drop_expired(self.most_at_once, now) > 0
+
     def head_has_expired(self, now: int) -> bool:
         """Whether the first message is to be dropped: what stands behind it waits."""
-        if not self.may_expire:
-            return False
-        entry = self.ready.peek()
-        return entry is not None and 0 < entry.expires_at <= now
+        return self.may_expire and 0 < self.ready.first_expiry() <= now
 
 
 def _limit(number: int | None) -> int:

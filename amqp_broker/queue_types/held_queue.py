@@ -206,7 +206,7 @@ class HeldQueue(Queue):
 
     # -- what is refused -----------------------------------------------------------------------------------------------
 
-    def consume(self, consumer: object, then: Done) -> None:
+    def admit(self, consumer: object, then: Done) -> None:
         """See Queue."""
         then(self._refusal())
 

@@ -6,22 +6,18 @@ from queues.quorum.consumer cimport QuorumConsumer
 from queues.quorum.cursor_ready cimport CursorReady
 from queues.quorum.queue cimport QuorumQueue
 
-cdef object _EXPIRED
-
 cdef class CursorQueue(QuorumQueue):
     cdef public unsigned long long stream_id
     cdef public CursorReady place
 
     cpdef int apply_settings(self, object settings) except -1
-    cpdef bint enqueue(self, Message message, long long clock) except -1
+    cpdef bint accept(self, Message message, long long now) except -1
     cpdef int dispatch(self, long long now) except -1
     @cython.locals(message=Message, taker=QuorumConsumer)
     cpdef Py_ssize_t give(self, Entry entry, Consumer consumer, long long now) except -1
     @cython.locals(message=Message)
     cpdef int bury(self, Entry entry, object reason) except -1
     cpdef int forget(self, Entry entry) except -1
-    @cython.locals(place=CursorReady, entry=Entry)
-    cpdef Py_ssize_t drop_expired(self, Py_ssize_t most, long long now) except? -1
     cpdef void normalise(self, long long clock) except *
-    @cython.locals(due="long long", expires=bint)
+    @cython.locals(due="long long")
     cpdef long long due_without_delivery_owners(self, long long clock) except *

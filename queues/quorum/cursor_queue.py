@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from queues.quorum.settings import QuorumSettings
     from queues.stream.stream import Stream
 
-_EXPIRED = Reason.EXPIRED
-
 
 class CursorQueue(QuorumQueue):
     """stream_id: of the stream whose messages these are."""
@@ -74,10 +72,12 @@ class CursorQueue(QuorumQueue):
             stream.followers[self.queue_id] = None
             settings: CursorSettings = self.settings
             self.place.follow(stream, settings.start, clock)
+            self.may_expire = self.message_ttl >= 0
 
     def stream_changed(self) -> None:
         """The stream has got more, or lost its beginning. Call `dispatch` afterwards."""
         self.place.changed()
+        self.may_expire = self.message_ttl >= 0
 
     def stream_gone(self) -> None:
         """The stream is no more."""
@@ -87,8 +87,8 @@ class CursorQueue(QuorumQueue):
         """See QuorumQueue."""
         return self.place.message(entry)
 
-    def enqueue(self, message: Message, clock: int) -> bool:
-        """See QuorumQueue: it has no messages of its own. Nodes publish to the stream."""
+    def accept(self, message: Message, now: int) -> bool:
+        """See QueueRules: it has no messages of its own. Nodes publish to the stream."""
         return False
 
     def holdings(self) -> Iterator[Held | None]:
@@ -159,20 +159,6 @@ class CursorQueue(QuorumQueue):
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
-    def drop_expired(self, most: int, now: int) -> int:
-        """See QueueRules. The time of a message is that at which it was published."""
-        place = self.place
-        while most > 0 and 0 < place.first_expiry() <= now:
-            entry = place.pop()
-            if entry is None:
-                break  # what was looked at is not wanted
-            if entry.expires_at > now:
-                place.put_back([entry])
-                break
-            self.drop(entry, _EXPIRED)
-            most -= 1
-        return most
-
     def normalise(self, clock: int) -> None:
         """See QuorumQueue."""
         QuorumQueue.normalise(self, clock)
@@ -180,12 +166,7 @@ class CursorQueue(QuorumQueue):
 
     def due_without_delivery_owners(self, clock: int) -> int:
         """See QuorumQueue."""
-        expires, self.may_expire = self.may_expire, False
         due = QuorumQueue.due_without_delivery_owners(self, clock)
-        self.may_expire = expires
-        expiry = self.place.first_expiry()
-        if expiry and (not due or expiry < due):
-            due = expiry
         if self.place.may_go_on and self._has_credit():
             now = max(1, clock)
             due = min(due, now) if due else now

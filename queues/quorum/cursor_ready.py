@@ -274,8 +274,11 @@ class CursorReady(Ready):
     @property
     def may_go_on(self) -> bool:
         """Whether a message that is wanted may stand behind all that `pop` has looked at in one go."""
-        is_looking = self._is_filtered or self._has_key_order
-        return bool(is_looking and not self.head and self.unread and not self._is_full())
+        return bool((self._is_filtered or self._has_key_order) and not self.head and self.has_next())
+
+    def has_next(self) -> bool:
+        """See Ready: what waits for its key is not to be had."""
+        return bool(self.head) or bool(self.unread and not self._is_full())
 
     def _is_full(self) -> bool:
         """Whether nothing more of the stream is taken, because too much waits for its key, or rests."""
@@ -297,8 +300,7 @@ class CursorReady(Ready):
         return time
 
     def first_expiry(self) -> int:
-        """Before this time nothing that is ready expires, 0 for never: that of the first one, whether or not it is
-        wanted; but not what is not taken yet."""
+        """See Ready: that of the next one in the stream, wanted or not; but not of what is not taken yet."""
         if self._ttl < 0 or not self.count:
             return 0
         if self.head:

@@ -100,7 +100,9 @@ class Confirmed(NamedTuple):
 
 
 class GetAnswered(NamedTuple):
-    """message: None when there was none (delivery_id is 0 then). ready: how many are left."""
+    """message: None when there was none (delivery_id is 0 then), or when it cannot be had any more. ready: how many are
+    left. There being some and no message, one is to ask again: more has expired in front of them, or had to be looked
+    at, than one command does."""
 
     sequence: int
     consumer: int

@@ -301,7 +301,7 @@ class Execution(Sink):
             if is_marked and queue.deduplication.knows(command, clock):
                 continue
             self._touch(queue)
-            if not queue.enqueue(command.message, clock):
+            if not queue.accept(command.message, clock):
                 refusal = Refusal.FULL
             elif is_marked:
                 queue.deduplication.remember(command, queue.settings, clock)
@@ -327,7 +327,7 @@ class Execution(Sink):
             refusal = Refusal.ID_USED
         elif queue is None:
             refusal = Refusal.NO_QUEUE
-        elif queue.has_exclusive() or (command.exclusive and queue.dispatcher.consumers):
+        elif queue.is_in_exclusive_use(command.exclusive):
             refusal = Refusal.EXCLUSIVE
         origin.last_consumer = max(origin.last_consumer, command.consumer)
         if refusal is not None or queue is None:
@@ -365,7 +365,7 @@ class Execution(Sink):
 
     def _get(self, origin: Origin, sequence: int, command: Get) -> None:
         queue = self.state.queues.get(command.queue_id)
-        delivery_id = 0
+        delivery_id = left = 0
         if queue is not None and command.consumer > origin.last_consumer:
             clock = self.state.clock
             self._touch(queue)
@@ -374,9 +374,11 @@ class Execution(Sink):
             if delivery_id:
                 origin.consumers[command.consumer] = delivery_owner
                 queue.add_delivery_owner(delivery_owner)
+            elif queue.ready.has_next():
+                left = queue.ready.count
             queue.last_used = clock
         origin.last_consumer = max(origin.last_consumer, command.consumer)
-        self._tell(origin, NoticeKind.GOT, sequence, command.consumer, delivery_id)
+        self._tell(origin, NoticeKind.GOT, sequence, command.consumer, delivery_id, left)
 
     def _purge(self, origin: Origin, sequence: int, command: Purge) -> None:
         queue = self.state.queues.get(command.queue_id)
@@ -673,14 +675,14 @@ class Execution(Sink):
             del origin.consumers[consumer.consumer_id]
             consumer.queue.remove_delivery_owner(consumer)
 
-    def _tell(self, origin: Origin, kind: NoticeKind, a: int, b: int = 0, c: int = 0) -> None:
+    def _tell(self, origin: Origin, kind: NoticeKind, a: int, b: int = 0, c: int = 0, left: int = 0) -> None:
         notice = origin.add_notice(kind, a, b, c)
         if self._is_own(origin):
-            _show(origin, notice, self.effects, self._refused)
+            _show(origin, notice, left, self.effects, self._refused)
         elif self.feeds:
             feed = self._feed_of(origin)
             if feed is not None:
-                _show(origin, notice, feed.effects, feed.refused)
+                _show(origin, notice, left, feed.effects, feed.refused)
 
     # -- nodes that are no members -----------------------------------------------------------------------------------
 
@@ -752,7 +754,7 @@ class Execution(Sink):
                         self._deliver_again(consumer, delivery_id, entry, effects)
         for notice in origin.notices:
             if notice.number >= before.next_notice:
-                _show(origin, notice, effects, refused)
+                _show(origin, notice, 1, effects, refused)  # what is left now another Get finds out
         if origin.last_sequence > before.last_sequence:
             first = before.last_sequence + 1
             effects.append(Confirmed(origin.session, first, origin.last_sequence, tuple(refused)))
@@ -760,9 +762,9 @@ class Execution(Sink):
             effects.append(SessionClosed(origin.session))
 
 
-def _show(origin: Origin, notice: Notice, effects: list[Effect], refused: list[Refused]) -> None:
-    """Tell a node what a notice says."""
-    effect = origin.effect_of(notice)
+def _show(origin: Origin, notice: Notice, left: int, effects: list[Effect], refused: list[Refused]) -> None:
+    """Tell a node what a notice says. left: see Origin.effect_of."""
+    effect = origin.effect_of(notice, left)
     if isinstance(effect, Refused):
         refused.append(effect)
     else:

@@ -22,7 +22,6 @@ cdef class QuorumQueue(QueueRules):
     cdef public Deduplication deduplication
     cdef public dict delivery_owners
     cdef public bint is_touched
-    cdef bint _holds_back
     cdef public object resting
     cdef object _retry
     cdef public long long timeout
@@ -34,8 +33,6 @@ cdef class QuorumQueue(QueueRules):
 
     cpdef int add_counters(self, QueueSums sums) except -1
     cpdef int apply_settings(self, object settings) except -1
-    @cython.locals(sequence="unsigned long long", expires_at="long long")
-    cpdef bint enqueue(self, Message message, long long clock) except -1
     cpdef int dispatch(self, long long now) except -1
     @cython.locals(taker=QuorumConsumer)
     cpdef Py_ssize_t give(self, Entry entry, Consumer consumer, long long now) except -1
@@ -52,7 +49,7 @@ cdef class QuorumQueue(QueueRules):
     cpdef int forget(self, Entry entry) except -1
     @cython.locals(due="long long", consumer=QuorumConsumer)
     cpdef long long due_at(self, long long clock) except *
-    @cython.locals(due="long long", head=Entry)
+    @cython.locals(due="long long")
     cpdef long long due_without_delivery_owners(self, long long clock) except *
     cpdef bint is_in_use(self) except -1
     cpdef void normalise(self, long long clock) except *

@@ -1,7 +1,7 @@
 """QuorumQueue: one quorum queue, the same on every member of its group.
 
-    enqueue -> a consumer with credit, or ready -> hand_over -> held -> settle | give_back -> ready, letters or gone
-                                                                     -> resting (resting.py) -> wake -> ready
+    accept -> a consumer with credit, or ready -> hand_over -> held -> settle | give_back -> ready, letters or gone
+                                                                    -> resting (resting.py) -> wake -> ready
 
 Its rules are those of classic queues (queues/rules.py), and so are Ready and the dispatcher. It is no ClassicQueue,
 because that one writes the node's journal, acts on timers of its own node, and lets a client's speed decide who has
@@ -26,6 +26,7 @@ from queues.queue import Held
 from queues.quorum.commands import How
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.deduplication import Deduplication
+from queues.quorum.delayed_ready import DelayedReady
 from queues.quorum.letters import Letters, empty
 from queues.quorum.resting import Resting
 from queues.quorum.resting_offsets import RestingOffsets
@@ -44,9 +45,6 @@ _AT_ONCE = AT_ONCE
 _DISCARDED = 512
 #: Its messages come by its log.
 _BY_LOG = WriteGroup()
-#: A queue that holds back orders messages by the time at which they expire, and these bits of their number.
-_PLACE_BITS = 22
-_PLACE_MASK = (1 << _PLACE_BITS) - 1
 _MAXLEN = Reason.MAXLEN
 _ACK = How.ACK
 _REQUEUE = How.REQUEUE
@@ -101,6 +99,8 @@ class QuorumQueue(QueueRules):
     def __init__(self, queue_id: int, settings: QuorumSettings, pager: Pager, sink: Sink) -> None:
         # Its name is in the metadata.
         super().__init__("", queue_id, True, _BY_LOG, pager, settings.arguments, _AT_ONCE)
+        if settings.holds_back:
+            self.ready = DelayedReady(pager, queue_id)
         self.sink = sink
         self.letters = Letters(pager, queue_id)
         self.deduplication = Deduplication()
@@ -111,29 +111,13 @@ class QuorumQueue(QueueRules):
         self.apply_settings(settings)
 
     def apply_settings(self, settings: QuorumSettings) -> None:
-        """Settings in force from now on; priorities and the single active consumer stay as they are."""
+        """Settings in force from now on; the order, priorities and the single active consumer stay as they are."""
         self.settings = settings
         arguments = settings.arguments
-        self._holds_back = settings.holds_back
         self._retry = settings.retry
         self._expires = -1 if arguments.expires is None else min(arguments.expires, TIME_MAX)
         self.timeout = -1 if settings.consumer_timeout is None else min(settings.consumer_timeout, TIME_MAX)
         self.apply_arguments(arguments)
-
-    # -- publishing --------------------------------------------------------------------------------------------------
-
-    def enqueue(self, message: Message, clock: int) -> bool:
-        """A new message. False: the queue is full, and refuses it."""
-        if not self._holds_back:
-            return self.accept(message, clock)
-        if self.rejects(message, clock):
-            return False
-        sequence = self.next_sequence
-        self.next_sequence = sequence + 1
-        self.may_expire = True
-        expires_at = self.expiry_of(message, clock)
-        self.ready.insert(message, expires_at << _PLACE_BITS | sequence & _PLACE_MASK, expires_at)
-        return True
 
     # -- delivering --------------------------------------------------------------------------------------------------
 
@@ -155,10 +139,9 @@ class QuorumQueue(QueueRules):
         return 0
 
     def get(self, delivery_owner: QuorumConsumer, clock: int) -> int:
-        """The first ready message is held by `holder` now. Returns the delivery id, 0 when there is none."""
-        if self.may_expire and self.drop_expired(_AT_ONCE, clock) <= 0:
-            return 0
-        entry = self.ready.pop()
+        """The first ready message is held by `delivery_owner` now. Returns the delivery id, 0 when there is none; or
+        none yet, while `ready` has a next one."""
+        entry = self.take_first(clock)
         if entry is None:
             return 0
         self.unacked += 1
@@ -304,11 +287,10 @@ class QuorumQueue(QueueRules):
         if self.is_too_long():
             due = max(1, clock)
         if self.may_expire:
-            head = self.ready.peek()
-            if head is None:
-                self.may_expire = False
+            if self.ready.count:
+                due = _earlier(due, self.ready.first_expiry())
             else:
-                due = _earlier(due, head.expires_at)
+                self.may_expire = False
         if self.lease_groups is not None and self.lease_groups.parting:
             due = max(1, clock)
         if self.resting is not None:

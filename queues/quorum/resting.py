@@ -3,8 +3,8 @@
     settle, or a consumer goes -> add -> (its time has come) -> take -> ready, at the original place
 
 retry.py says how long. The messages are in a Ready of their own, in the order in which they have rested, so that very
-many are paged as those of a queue are. A place there is the time, and the last bits of the message's number; the rest
-of that, and when the message expires, is where other entries have their expiry.
+many are paged as those of a queue are. A place there is that of its time (timed_place.py); the rest of the message's
+number, and when it expires, is where other entries have their expiry.
 
 Invariants:
 1. What rests is neither ready nor held: nobody gets it, no limit of a length counts it, and it does not expire; but it
@@ -18,14 +18,13 @@ from queues.message import Entry, make_entry
 from queues.pager import Pager
 from queues.quorum.letters import empty
 from queues.quorum.retry import LATEST, Retry
+from queues.quorum.timed_place import PLACE_BITS, PLACE_MASK, place_at, time_of
 from queues.ready import Ready
 
-#: Bits of a message's number that are in its place, and those above them, which are with its expiry.
-_PLACE_BITS = 22
-_PLACE_MASK = (1 << _PLACE_BITS) - 1
+#: Bits of a message's number above those in its place, which are with its expiry.
 _UPPER_BITS = 21
 _UPPER_MASK = (1 << _UPPER_BITS) - 1
-_NUMBER_BITS = _PLACE_BITS + _UPPER_BITS
+_NUMBER_BITS = PLACE_BITS + _UPPER_BITS
 
 
 class Resting:
@@ -46,15 +45,15 @@ class Resting:
         resting = []
         for entry in entries:
             number = entry.sequence
-            place = retry.until(entry, now) << _PLACE_BITS | number & _PLACE_MASK
-            upper = number >> _PLACE_BITS & _UPPER_MASK
+            place = place_at(retry.until(entry, now), number)
+            upper = number >> PLACE_BITS & _UPPER_MASK
             resting.append(self._moved(entry, place, min(entry.expires_at, LATEST) << _UPPER_BITS | upper))
         self.waiting.put_back(resting)
 
     def first_due(self) -> int:
         """When the first one has rested, 0 where none rests."""
         first = self.waiting.peek()
-        return 0 if first is None else max(1, first.sequence >> _PLACE_BITS)
+        return 0 if first is None else max(1, time_of(first.sequence))
 
     def take(self, most: int, next_sequence: int, now: int) -> list[Entry]:
         """Those that have rested, so many at most. next_sequence: the number of the queue's next message."""
@@ -63,7 +62,7 @@ class Resting:
             entry = self.waiting.pop()
             if entry is None:
                 break
-            number = (entry.expires_at & _UPPER_MASK) << _PLACE_BITS | entry.sequence & _PLACE_MASK
+            number = (entry.expires_at & _UPPER_MASK) << PLACE_BITS | entry.sequence & PLACE_MASK
             number += (next_sequence - 1 - number) >> _NUMBER_BITS << _NUMBER_BITS
             found.append(self._moved(entry, number, entry.expires_at >> _UPPER_BITS))
         return found

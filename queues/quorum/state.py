@@ -88,13 +88,14 @@ class Origin:
         self.notices.append(notice)
         return notice
 
-    def effect_of(self, notice: Notice) -> Effect | Refused:
-        """What a notice says."""
+    def effect_of(self, notice: Notice, left: int) -> Effect | Refused:
+        """What a notice says. left: to how many messages another Get may come, where this one has found none: no notice
+        says that."""
         _, _, kind, a, b, c = notice
         if kind is NoticeKind.REFUSED:
             return Refused(a, Refusal(b))
         if kind is NoticeKind.GOT:
-            return self._answer(a, b, c)
+            return self._answer(a, b, c, left)
         if kind is NoticeKind.COUNTED:
             return Counted(a, b)
         if kind is NoticeKind.ATTACH_REFUSED:
@@ -103,12 +104,12 @@ class Origin:
             return SettleMissed(a, b, c)
         return ConsumerCancelled(a, Cancel(b))
 
-    def _answer(self, sequence: int, number: int, delivery_id: int) -> GetAnswered:
+    def _answer(self, sequence: int, number: int, delivery_id: int, left: int) -> GetAnswered:
         """The answer to a Get; without a message also if that has gone back to its queue since."""
         consumer = self.consumers.get(number)
         held = consumer.held.get(delivery_id) if consumer is not None else None
         if consumer is None or held is None:
-            return GetAnswered(sequence, number, 0, None, False, 0, 0)
+            return GetAnswered(sequence, number, 0, None, False, 0, left)
         entry, queue = held[0], consumer.queue
         return GetAnswered(
             sequence, number, delivery_id, queue.message_of(entry), entry.is_redelivered, entry.returns,

@@ -100,7 +100,7 @@ class LastValue(Queue):
             self._hand_over(entry, getter)
         then(None, entry, 0)
 
-    def consume(self, consumer: Any, then: Done) -> None:
+    def admit(self, consumer: Any, then: Done) -> None:
         consumer.queue, self.had_consumers = self, True
         self.consumers.append(consumer)
         then(None)

@@ -87,7 +87,7 @@ class MemoryQueue(Queue):
         self.dispatch(now)
         return PublishOutcome.TAKEN
 
-    def consume(self, consumer: Any, then: Done) -> None:
+    def admit(self, consumer: Any, then: Done) -> None:
         self.had_consumers = True
         consumer.queue = self
 

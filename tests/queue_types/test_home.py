@@ -363,6 +363,21 @@ def test_a_lost_link_gives_everything_back(world: HomeWorld, peer: Peer) -> None
     assert [method.redelivered for method in delivered] == [True, True, True, False]
 
 
+def test_what_is_fetched_for_a_node_that_is_gone_goes_back(world: HomeWorld, peer: Peer) -> None:
+    """The answer comes in a turn to come, as more has expired in front than goes at once."""
+    world.say(declare("t", x_message_ttl=1000))
+    peer.publish("t", *range(20_000), is_persistent=False)
+    world.driver.now += 600
+    peer.publish("t", 20_000, is_persistent=False)
+    world.driver.now += 600
+    peer.send(Get(peer.new_consumer(), peer.queue_id("t")))
+    assert world.queue("t").message_count() > 1
+    peer.lose_link()
+    world.driver.settle()
+    assert world.ready("t") == [20_000]
+    assert (world.queue("t").unacked, world.sent) == (0, {})
+
+
 def test_a_lost_link_leaves_nothing_to_confirm(world: HomeWorld, peer: Peer) -> None:
     peer.publish("q", 1)
     peer.lose_link()

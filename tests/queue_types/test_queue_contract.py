@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import pytest
@@ -45,13 +46,28 @@ class OnNode:
 class OfAnotherNode:
     """Another node is its home."""
 
-    def __init__(self) -> None:
+    def __init__(self, **arguments: object) -> None:
         self.world = LinkWorld()
-        self.world.home.say(declare("q"))
+        self.driver = self.world.home.driver
+        self.world.home.say(declare("q", **arguments))
         self.queue = self.world.nodes["n2"].proxy("q")
+        self.queue.settings = self.world.home.queue("q").settings
 
     def run(self) -> None:
         self.world.run()
+
+
+class OverStream(OnNode):
+    """The messages are those of a stream."""
+
+    def __init__(self, **arguments: object) -> None:
+        self.driver = NodeDriver()
+        client = self.driver.client(1)
+        over: dict[str, object] = {"x_queue_type": "quorum", "x_stream_source": "s", "x_stream_offset": "first"}
+        client.send(1, declare("s", x_queue_type="stream"), declare("q", **over, **arguments))
+        self.driver.settle()
+        assert client.names() == ["queue.declare-ok", "queue.declare-ok"]
+        self.queue = self.driver.queue("q")
 
 
 class InMemory:
@@ -65,6 +81,13 @@ class InMemory:
             pass
 
 
+#: Those that run the rules of a queue, with these arguments.
+BY_THE_RULES: dict[str, Callable[..., Any]] = {
+    "classic": OnNode,
+    "quorum": partial(OnNode, x_queue_type="quorum"),
+    "cursor": OverStream,
+    "remote": OfAnotherNode,
+}
 KINDS: dict[str, Callable[[], Place]] = {
     "classic": OnNode,
     "quorum": lambda: OnNode(x_queue_type="quorum"),
@@ -244,14 +267,45 @@ def test_clear(place: Place) -> None:
     assert ready(place) == 0
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum", "remote"])
+@pytest.mark.parametrize("kind", BY_THE_RULES)
 def test_who_wants_it_alone_is_refused_in_the_same_words(kind: str) -> None:
-    place = KINDS[kind]()
+    place = BY_THE_RULES[kind]()
     consuming(place)
-    client = consuming(place, RemoteClient(is_exclusive=True))
+    see_in_exclusive_use(place, consuming(place, RemoteClient(is_exclusive=True)))
+    assert place.queue.consumer_count() == 1 or kind == "remote"
+
+
+@pytest.mark.parametrize("kind", BY_THE_RULES)
+def test_nobody_has_it_alone_where_a_single_consumer_is_active(kind: str) -> None:
+    place = BY_THE_RULES[kind](x_single_active_consumer=True)
+    see_in_exclusive_use(place, consuming(place, RemoteClient(is_exclusive=True)))
+    first, second = consuming(place), consuming(place)
+    publish(place, 2)
+    assert (first.names, second.names) == ([1, 2], [])
+
+
+def see_in_exclusive_use(place: Place, client: RemoteClient) -> None:
     assert client.refusal is not None
     error: Any = as_exception(client.refusal)
     assert (error.reply_code, str(error)) == (403, "queue 'q' in vhost '/' in exclusive use")
-    assert place.queue.consumer_count() == 1 or kind == "remote"
     publish(place, 1)
     assert client.names == []
+
+
+@pytest.mark.parametrize("kind", BY_THE_RULES)
+def test_fetch_comes_to_what_stands_behind_all_that_has_expired(kind: str) -> None:
+    """However much more that is than is dropped in one step."""
+    place = BY_THE_RULES[kind](x_message_ttl=1000)
+    driver = place.driver
+    publish(place, *range(1, 6001))
+    driver.now += 600
+    place.run()
+    place.queue.publish(message_named(6001), None, False, driver.now)
+    place.run()
+    driver.now += 600
+    getter, told = RemoteClient(), []
+    place.queue.fetch(getter, driver.now, lambda *answer: told.append(answer))
+    for _ in range(20):
+        place.run()
+    [(refusal, delivery, left)] = told
+    assert (refusal, left, name_of(delivery.message)) == (None, 0, 6001)

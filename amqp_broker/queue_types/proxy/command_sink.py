@@ -314,6 +314,7 @@ class CommandSink(WriteGroup):
         if found is None:
             return
         delivery_owner, then = found
+        proxy = delivery_owner.proxy
         delivery = None
         if effect.message is not None:
             delivery = delivery_owner.delivery(
@@ -322,7 +323,11 @@ class CommandSink(WriteGroup):
             delivery.consumer = delivery_owner.consumer
         elif effect.delivery_id:  # the message is not to be had any more
             self.submit(Settle(effect.consumer, How.RETURN, ((effect.delivery_id, effect.delivery_id),)))
-        then(None, delivery, effect.ready)
+        if delivery is None and effect.ready and not proxy.is_deleted:
+            delivery_owner.number = self.new_consumer()
+            self.fetch(delivery_owner, proxy.queue_id, then)
+        else:
+            then(None, delivery, effect.ready)
 
     def _on_attach_refused(self, effect: AttachRefused) -> None:
         delivery_owner = self.delivery_owners.pop(effect.consumer, None)

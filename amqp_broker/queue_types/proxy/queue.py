@@ -26,6 +26,7 @@ from queues.message import Message
 from queues.queue import Departure, Done, Fetched, Queue, Tallied
 from queues.quorum.commands import Attach, How, Prefetch
 from queues.quorum.effects import Refusal
+from queues.refusal import QueueRefusal
 from queues.sums import QueueSums
 
 _ACK = How.ACK
@@ -80,11 +81,13 @@ class QueueProxy(Queue):
         """See Queue."""
         return iter([(each.number, each.consumer) for each in self.consumers.values()])
 
-    def consume(self, consumer: Subscriber, then: Done) -> None:
+    def has_single_active_consumer(self) -> bool:
+        """See Queue."""
+        return bool(self.settings.single_active_consumer)
+
+    def admit(self, consumer: Subscriber, then: Done) -> None:
         """See Queue. What the log assigns to it before it has answered waits."""
         refusal = self.availability()
-        if refusal is None and consumer.is_exclusive and self.settings.single_active_consumer:
-            refusal = self.refused(Refusal.EXCLUSIVE)
         if refusal is not None:
             then(refusal)
             return
@@ -248,17 +251,16 @@ class QueueProxy(Queue):
         """What a client is told when nobody knows what became of its command."""
         raise NotImplementedError
 
-    def refused(self, refusal: Refusal) -> AmqpException:
+    def refused(self, refusal: Refusal) -> AmqpException | QueueRefusal:
         """What a client is told when its command had no success."""
         vhost = self.declaration.vhost
         if refusal is Refusal.NO_QUEUE:
             return not_found("queue", self.name, vhost)
         if refusal is Refusal.EXCLUSIVE:
-            text = f"queue '{self.name}' in vhost '{vhost}' in exclusive use"
-            return ChannelException(ReplyCode.ACCESS_REFUSED, text)
+            return self.in_exclusive_use()
         return self.unavailable()
 
-    def _refusal(self, refusal: Refusal | None) -> AmqpException | None:
+    def _refusal(self, refusal: Refusal | None) -> AmqpException | QueueRefusal | None:
         return None if refusal is None else self.refused(refusal)
 
     def part_with_all(self) -> list[Consumer]:

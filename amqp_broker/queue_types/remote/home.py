@@ -155,7 +155,7 @@ class Home:
 
     def _open(self, node: str, number: int) -> HomeSession:
         """A new session begins."""
-        session = HomeSession(self, node, number, self._pager, self._background)
+        session = HomeSession(self, node, number, self._pager, self._background, self._clock)
         self.sessions[node] = session
         if self._is_blocked:
             session.writer.put(Blocked(True))
@@ -173,7 +173,7 @@ class Home:
         self._executed_before += session.executed
         self.touched.pop(session, None)
         self._awaiting.pop(session, None)
-        steps = session.leave(self._clock)
+        steps = session.leave()
         if not session.is_large():
             for _ in steps:
                 pass

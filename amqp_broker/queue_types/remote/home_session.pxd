@@ -39,6 +39,7 @@ cdef class HomeSession:
     cdef public dict consumers
     cdef public dict halted
     cdef object _background
+    cdef object _clock
     cdef Py_ssize_t _due
     cdef public long long sent
     cdef public long long taken

@@ -18,13 +18,14 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.queue_types.remote.consumer_round import AT_ONCE
 from amqp_broker.queue_types.remote.effects_codec import Count, EffectsWriter, QueueCounted, Taken
 from queues.classic import ClassicQueue
-from queues.message import Delivery, Message
+from queues.message import Delivery, Entry, Message
 from queues.numbered_consumer import NumberedConsumer
 from queues.outcomes import PublishOutcome
 from queues.quorum.batch_reader import BatchReader
@@ -142,11 +143,14 @@ class RemoteConsumer(NumberedConsumer):
 class HomeSession:
     """The present session of node `peer`. halted: consumers that a window has kept waiting, in turn. is_touched: there
     is something to send. is_over: it is on its way out, and nothing more is sent. pager: of the node's queues.
-    background: for what is done in slices."""
+    background: for what is done in slices. clock: the time of the turn."""
 
-    def __init__(self, home: Home, peer: str, session: int, pager: Pager, background: Jobs) -> None:
+    def __init__(
+        self, home: Home, peer: str, session: int, pager: Pager, background: Jobs, clock: TurnClock
+    ) -> None:
         self.home = home
         self._background = background
+        self._clock = clock
         self.pager = pager
         self.peer = peer
         self.session = session
@@ -409,31 +413,42 @@ class HomeSession:
 
     def _get(self, command: Get, now: int) -> None:
         queue = self.home.find(command.queue_id)
-        entry = None
+        refusal: Refusal | None = None
         if command.consumer <= self._last_consumer:
-            self._refuse(Refusal.ID_USED)
+            refusal = Refusal.ID_USED
         elif queue is None:
-            self._refuse(Refusal.NO_QUEUE)
+            refusal = Refusal.NO_QUEUE
         elif _is_locked(queue):
-            self._refuse(Refusal.EXCLUSIVE)
-        else:
-            queue.mark_used(now)
-            entry = queue.get(now)
+            refusal = Refusal.EXCLUSIVE
         self._last_consumer = max(self._last_consumer, command.consumer)
-        if entry is None or queue is None:
+        if refusal is not None or queue is None:
+            self._refuse(refusal or Refusal.NO_QUEUE)
             self.writer.put(GetAnswered(self.executed, command.consumer, 0, None, False, 0, 0))
             return
+        queue.mark_used(now)
         getter = RemoteConsumer(self, command, queue)
-        queue.take_held(entry, getter)
-        self.consumers[command.consumer] = getter
-        self.home.watch(getter)
-        returns = entry.returns if queue.counts_returns else 0
-        self.writer.put(
-            GetAnswered(
-                self.executed, command.consumer, getter.hold(entry), entry.message, entry.is_redelivered, returns,
-                queue.ready.count,
+        queue.fetch(getter, now, partial(self._fetched, getter, self.executed))
+
+    def _fetched(
+        self, getter: RemoteConsumer, sequence: int, refusal: Exception | None, entry: Entry | None, left: int
+    ) -> None:
+        """The answer to a Get, at once or in a later turn. refusal: the queue has gone in between, and has nothing."""
+        queue: ClassicQueue = getter.queue
+        if self.is_over:
+            if entry is not None:
+                queue.take_back([entry], self._clock.now)
+                queue.dispatch(self._clock.now)
+            return
+        answer = GetAnswered(sequence, getter.number, 0, None, False, 0, 0)
+        if entry is not None:
+            self.consumers[getter.number] = getter
+            self.home.watch(getter)
+            returns = entry.returns if queue.counts_returns else 0
+            answer = GetAnswered(
+                sequence, getter.number, getter.hold(entry), entry.message, entry.is_redelivered, returns, left
             )
-        )  # fmt: skip
+        self.writer.put(answer)
+        self.touch()
 
     def _purge(self, command: Purge, now: int) -> None:
         queue = self.home.find(command.queue_id)
@@ -491,15 +506,16 @@ class HomeSession:
                 return True
         return False
 
-    def leave(self, clock: TurnClock) -> Steps:
+    def leave(self) -> Steps:
         """The link is lost, or the node has begun a new session: from now on no consumer is given anything, and in the
         steps that this returns they go, and what they hold returns."""
         self.is_over = True
         self.halted.clear()
         self._due = 0
-        return self._leave_all(clock)
+        return self._leave_all()
 
-    def _leave_all(self, clock: TurnClock) -> Steps:
+    def _leave_all(self) -> Steps:
+        clock = self._clock
         holders: list[RemoteConsumer] = []
         queues: dict[ClassicQueue, None] = {}
         attached: dict[ClassicQueue, None] = {}

@@ -64,7 +64,7 @@ class LogQueue(Queue):
 
     # -- consumers, who give credit by settling ------------------------------------------------------------------------
 
-    def consume(self, consumer: StreamSubscriber, then: Done) -> None:
+    def admit(self, consumer: StreamSubscriber, then: Done) -> None:
         """See Queue."""
         try:
             reader = self._reader_for(consumer, Wish.of(consumer, self._title))

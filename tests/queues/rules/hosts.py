@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from amqp_broker.protocol.fields import Table
+from amqp_broker.queue_types.declaration import QueueDeclaration
 from amqp_broker.queue_types.quorum.cursor_arguments import parse_cursor_arguments
 from queues.arguments import ArgumentError, QueueArguments
 from queues.consumer import Consumer
@@ -23,7 +25,7 @@ from queues.pager import Pager
 from queues.quorum.commands import Detach, Enqueue, Get, How, Purge, Settle
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
-from queues.quorum.effects import Discarded, Effect, GetAnswered, Refusal
+from queues.quorum.effects import AttachRefused, Discarded, Effect, GetAnswered, Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease
 from queues.quorum.queue import QuorumQueue
 from queues.reason import Reason
@@ -72,6 +74,10 @@ class Lacking(Exception):
         self.rule = rule
 
 
+class InUse(Exception):
+    """A consumer is refused: somebody has the queue for itself alone, or it wants that while others are there."""
+
+
 class Host:
     """One queue. log: (consumer, name, redelivered) of all deliveries, in order. lacks: as its type says."""
 
@@ -97,8 +103,8 @@ class Host:
         """Options as in message_named. False: refused."""
         raise NotImplementedError
 
-    def consume(self, limit: int, priority: int = 0) -> int:
-        """A consumer who may hold so many. Returns its number."""
+    def consume(self, limit: int, priority: int = 0, is_exclusive: bool = False) -> int:
+        """A consumer who may hold so many. Returns its number. Raises InUse."""
         raise NotImplementedError
 
     def cancel(self, consumer: int) -> None:
@@ -109,8 +115,9 @@ class Host:
         """What a consumer holds."""
         raise NotImplementedError
 
-    def get(self) -> int | None:
-        """The first one, which is held."""
+    def get(self, after: int = 0) -> int | None:
+        """The first one, which is held; asked for as soon as so many milliseconds have passed, before anything else
+        happens."""
         raise NotImplementedError
 
     def lease(self, command: LeaseCommand) -> Refusal | None:
@@ -159,15 +166,18 @@ class _Local(Host):
         self.held: dict[tuple[int, int], Entry] = {}
         self.raw: list[Any] = []
 
-    def consume(self, limit: int, priority: int = 0, no_ack: bool = False) -> int:
-        client = Client(self.raw, limit, no_ack, priority)
-        self.clients.append(client)
+    def consume(
+        self, limit: int, priority: int = 0, is_exclusive: bool = False, no_ack: bool = False
+    ) -> int:
+        client: Any = Client(self.raw, limit, no_ack, priority)
+        client.is_exclusive = is_exclusive
         self.join(client)
+        self.clients.append(client)
         self.look()
         return len(self.clients) - 1
 
     def join(self, client: Client) -> None:
-        self.queue.add_consumer(client)
+        raise NotImplementedError
 
     def cancel(self, consumer: int) -> None:
         self.queue.remove_consumer(self.clients[consumer])
@@ -244,10 +254,17 @@ class ClassicHost(_Local):
 
         self.world = OwnWorld(SimulatedDisk(random.Random(1)), [arguments], self.now, BUDGET_BYTES)
         self.queue = self.world.queues[0]
+        self.queue.declaration = QueueDeclaration("q", True, False, None, Table({}), "/")
 
     def apply(self, arguments: QueueArguments) -> None:
         self.queue.apply_settings(arguments)
         self.look()
+
+    def join(self, client: Client) -> None:
+        told: list[Exception | None] = []
+        self.queue.admit(client, told.append)
+        if told != [None]:
+            raise InUse
 
     def publish(self, name: int, **options: Any) -> bool:
         before = self.queue.next_sequence
@@ -261,13 +278,15 @@ class ClassicHost(_Local):
         else:
             self.queue.take_back(entries, self.now)
 
-    def get(self) -> int | None:
-        entry = self.queue.get(self.now)
-        if entry is None:
-            return None
-        self.queue.take_held(entry, Client(self.raw, 1))
+    def get(self, after: int = 0) -> int | None:
+        self.now += after
+        self.world.now = self.now
+        told: list[Entry | None] = []
+        self.queue.fetch(Client(self.raw, 1), self.now, lambda refusal, entry, left: told.append(entry))
+        self.world.advance(0)
         self.look()
-        return name_of(entry.message)
+        (entry,) = told
+        return name_of(entry.message) if entry is not None else None
 
     def lease(self, command: LeaseCommand) -> Refusal | None:
         refused: list[Refusal | None] = []
@@ -402,7 +421,9 @@ class BareHost(_Local):
         self.look()
         return bool(is_there)
 
-    def join(self, client: Client) -> None:
+    def join(self, client: Any) -> None:
+        if self.queue.is_in_exclusive_use(client.is_exclusive):
+            raise InUse
         client.queue = self.queue
         self.queue.dispatcher.add(client)
 
@@ -413,9 +434,11 @@ class BareHost(_Local):
     def back(self, entries: list[Entry], counts: bool) -> None:
         self.queue.bring_back(entries, counts, self.now)
 
-    def get(self) -> int | None:
-        self.queue.drop_expired(1 << 30, self.now)
-        entry = self.queue.ready.pop()
+    def get(self, after: int = 0) -> int | None:
+        self.now += after
+        entry = self.queue.take_first(self.now)
+        while entry is None and self.queue.ready.has_next():
+            entry = self.queue.take_first(self.now)
         if entry is None:
             return None
         self.queue.unacked += 1
@@ -503,9 +526,13 @@ class QuorumHost(Host):
     def publish(self, name: int, **options: Any) -> bool:
         return not refusals(self._send(Enqueue((1,), message_named(name, **options))))
 
-    def consume(self, limit: int, priority: int = 0) -> int:
+    def consume(self, limit: int, priority: int = 0, is_exclusive: bool = False) -> int:
         self.numbers.append(self.stream.consumers + 1)
-        self._look(self.stream.attach(prefetch=limit, priority=priority)[1])
+        effects = self.stream.attach(prefetch=limit, priority=priority, exclusive=is_exclusive)[1]
+        if of_type(effects, AttachRefused):
+            self.numbers.pop()
+            raise InUse
+        self._look(effects)
         self._send()
         return len(self.numbers) - 1
 
@@ -520,10 +547,15 @@ class QuorumHost(Host):
         # One after the other in one command, as a client's settlement of several comes.
         self._send(Settle(self.numbers[consumer], how, tuple((delivery, delivery) for _, delivery, _ in found)))
 
-    def get(self) -> int | None:
-        effects = self._send(Get(self.stream.new_consumer(), 1))
-        answer = of_type(effects, GetAnswered)[0]
-        return None if answer.message is None else name_of(answer.message)
+    def get(self, after: int = 0) -> int | None:
+        self.group.now += after
+        while True:  # as a node asks
+            effects = self._send(Get(self.stream.new_consumer(), 1))
+            answer = of_type(effects, GetAnswered)[0]
+            if answer.message is not None:
+                return name_of(answer.message)
+            if not answer.ready:
+                return None
 
     def lease(self, command: LeaseCommand) -> Refusal | None:
         found = refusals(self._send(command))

@@ -8,10 +8,12 @@ from queues.arguments import Overflow, QueueArguments
 from queues.quorum.commands import How
 from queues.rule import Rule
 from tests.queues.rules.conftest import HOSTS, TESTED, MakeHost, of_rule
-from tests.queues.rules.hosts import Host, Lacking
+from tests.queues.rules.hosts import Host, InUse, Lacking
 
 DEAD = "dead"
 MANY = range(1, 41)
+#: More than any host drops in two steps (AT_ONCE of queues/quorum/queue.py).
+VERY_MANY = range(1, 2301)
 
 
 def test_first_in_first_out_whoever_is_there_first(make_host: MakeHost) -> None:
@@ -177,6 +179,28 @@ def test_an_expiry_of_nothing_means_now_or_never(make_host: MakeHost) -> None:
     assert host.names() == [2]
 
 
+def test_all_expire_whatever_was_there_before(make_host: MakeHost) -> None:
+    host = make_host(message_ttl=10, dead_letter_exchange=DEAD)
+    for name in (1, 2, 3):
+        host.publish(name)
+        host.advance(11)
+        assert host.ready() == []
+    assert host.dead() == [(name, "expired") for name in (1, 2, 3)]
+
+
+def test_basic_get_comes_to_what_stands_behind_all_that_has_expired(make_host: MakeHost) -> None:
+    """However much more that is than is dropped in one step."""
+    host = make_host(message_ttl=10)
+    for name in VERY_MANY:
+        host.publish(name)
+    host.advance(5)
+    last = VERY_MANY[-1] + 1
+    host.publish(last)
+    assert host.get(after=6) == last
+    assert host.get() is None
+    assert (host.ready(), host.unacked()) == ([], 1)
+
+
 @of_rule(Rule.EXPIRATION)
 def test_nobody_gets_what_has_expired(make_host: MakeHost) -> None:
     host = make_host()
@@ -236,6 +260,24 @@ def test_one_consumer_is_active_and_the_next_of_the_highest_priority_takes_over(
     assert host.log[2:] == [(high, 3, False)]
     host.cancel(high)
     assert host.log[3:] == [(second, 4, False)]
+
+
+def test_who_has_a_queue_alone_is_alone(make_host: MakeHost) -> None:
+    host = make_host()
+    first = host.consume(1)
+    with pytest.raises(InUse):
+        host.consume(1, is_exclusive=True)
+    host.cancel(first)
+    alone = host.consume(1, is_exclusive=True)
+    for is_exclusive in (False, True):
+        with pytest.raises(InUse):
+            host.consume(1, is_exclusive=is_exclusive)
+    host.publish(1)
+    assert host.log == [(alone, 1, False)]
+    host.cancel(alone)
+    host.publish(2)
+    next_one = host.consume(1)
+    assert host.log[1:] == [(next_one, 2, False)]
 
 
 def test_a_purge_takes_what_is_ready(make_host: MakeHost) -> None:

@@ -320,6 +320,20 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (ticks, bodies(effects)) == (3, [b"10"])
 
 
+def test_who_fetches_is_told_whether_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wanted may stand behind all that one entry of the log looks at; what waits for its key is for nobody."""
+    monkeypatch.setattr("queues.quorum.cursor_ready.LOOKED_AT_ONCE", 3)
+    group, node = one_cursor(values=(b"red",), has_key_order=True)
+    values = [b"green"] * 7 + [b"red", b"red"]
+    publish_all(group, *[message_of(b"%d" % number, value=value) for number, value in enumerate(values)])
+    found = []
+    for _ in range(4):
+        (answer,) = of_type(node.send(Get(node.new_consumer(), CURSOR)), GetAnswered)
+        found.append((answer.message and answer.message.body_bytes(), answer.ready))
+    assert found == [(None, 6), (None, 3), (b"7", 1), (None, 0)]
+    assert figures(group.members[0])[:2] == (1, 1)
+
+
 # -- the order of keys -------------------------------------------------------------------------------------------------
 
 
