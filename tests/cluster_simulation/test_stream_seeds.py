@@ -87,11 +87,11 @@ def test_a_seed_of_a_node_that_tells_late_of_a_message_that_came_back_since() ->
         # Where seldom: it took sixty seeds.
         pytest.param(rules.places_of_cut_entries_are_given_up_at_once, "streams", 1, marks=pytest.mark.long),
         (rules.places_go_with_their_pages, "streams-places", 11),
-        (rules.positions_are_forgotten_at_a_start, "streams-power", 22),
+        (rules.positions_are_forgotten_at_a_start, "streams-power", 6),
         (rules.positions_do_not_follow, "streams", 2),
         (rules.a_stream_does_not_know_what_a_transaction_has_given_it, "streams-power", 54),
         (rules.nothing_rests, "streams", 1),
-        (rules.an_image_has_not_what_rests, "streams-install", 37),
+        (rules.an_image_has_not_what_rests, "streams-install", 10),
         (rules.keys_have_no_order, "streams-clock", 2),
         (rules.an_image_has_not_what_came_back, "streams-leader", 1),
         (rules.an_image_has_another_place, "streams", 1),
