@@ -82,7 +82,7 @@ def test_a_seed_of_a_node_that_tells_late_of_a_message_that_came_back_since() ->
         (rules.positions_are_what_was_read, "streams", 21),
         (rules.what_was_given_before_is_not_known, "streams", 6),
         (rules.a_partition_is_given_to_nobody, "streams", 6),
-        (rules.places_are_named_before_their_sync, "streams-power", 23),
+        (rules.places_are_named_before_their_sync, "streams-power", 6),
         (rules.places_are_not_synced, "streams", 1),
         # Where seldom: it took sixty seeds.
         pytest.param(rules.places_of_cut_entries_are_given_up_at_once, "streams", 1, marks=pytest.mark.long),
