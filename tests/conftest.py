@@ -20,7 +20,7 @@ import pytest
 from hypothesis import settings
 
 import amqp_broker  # noqa: F401 - its import installs the hook for plain modules, if that is asked for
-from tests.example_counts import examples, some
+from tests.example_counts import IS_FEW, examples, some
 
 settings.register_profile("shared cores", deadline=None, max_examples=examples(100))
 settings.load_profile("shared cores")
@@ -57,9 +57,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a test with many cases some are run, where that is enough (example_counts.py)."""
+    """Of a test with many cases some are run, where that is enough, and some tests only once (example_counts.py)."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
+        if IS_FEW and item.get_closest_marker("once") is not None:
+            continue
         cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     kept = {item for each in cases.values() for item in some(each)}
     if len(kept) < len(items):

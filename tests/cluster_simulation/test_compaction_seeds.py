@@ -33,10 +33,10 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
 @pytest.mark.parametrize(
     ("rule", "seed"),
     [
-        (rules.the_newest_goes, 1),
-        (rules.tombstones_go_alone, 1),
+        (rules.the_newest_goes, 2),
+        (rules.tombstones_go_alone, 3),
         (rules.what_is_left_gets_another_offset, 1),
-        (rules.new_files_are_not_synced, 12),
+        (rules.new_files_are_not_synced, 13),
         (rules.old_files_go_at_once, 2),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

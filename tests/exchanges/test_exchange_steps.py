@@ -18,6 +18,8 @@ from exchanges.router import Router
 from exchanges.topic import TopicExchange
 from tests.exchanges.facts import Facts
 
+pytestmark = pytest.mark.once
+
 
 def queue(name: object) -> Destination:
     return Destination("queue", str(name))

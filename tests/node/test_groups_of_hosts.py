@@ -19,6 +19,8 @@ from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confi
 from tests.queues.quorum.digest import digest_of
 from tests.simulation.simulated_disk import SimulatedDisk
 
+pytestmark = pytest.mark.once
+
 GROUPS = 4
 #: By host: which worker has which group.
 ALIKE = {"n1": (1, 0, 1, 0), "n2": (1, 0, 1, 0), "n3": (1, 0, 1, 0)}

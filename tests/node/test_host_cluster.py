@@ -18,6 +18,8 @@ from tests.cluster.verbs import verbs_of
 from tests.node.host_cluster import HostCluster
 from tests.node.test_dead_letters import publish
 
+pytestmark = pytest.mark.once
+
 DECLARED = ["queue.declare-ok"]
 
 

@@ -15,6 +15,8 @@ from amqp_broker.routing.reply_to import REPLY_TO
 from tests.node.node_driver import Client, NodeDriver, consume, handshake_octets, publish_octets, small_config
 from tests.node.one_slice import OneSlice
 
+pytestmark = pytest.mark.once
+
 CHANNELS = 150
 EACH = FEW // CHANNELS + 5
 #: So many of them leave between two turns at most.

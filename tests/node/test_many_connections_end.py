@@ -15,6 +15,8 @@ from tests.node.one_slice import OneSlice
 from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
 
+pytestmark = pytest.mark.once
+
 COUNT = 120
 AT_ONCE = 8
 

@@ -16,6 +16,8 @@ from tests.node.node_driver import Client, NodeDriver, consume, declare, handsha
 from tests.node.one_slice import OneSlice
 from tests.processor_time import processor_time
 
+pytestmark = pytest.mark.once
+
 CONSUMERS = 500
 NOTIFIED = ("consumer_cancel_notify",)
 

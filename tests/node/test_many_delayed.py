@@ -13,6 +13,8 @@ from amqp_broker.protocol.properties import encode_properties
 from tests.node.node_driver import Client, NodeDriver, declare, frame_octets
 from tests.node.one_slice import OneSlice
 
+pytestmark = pytest.mark.once
+
 COUNT = 500
 DELAY_MS = 60_000
 

@@ -13,6 +13,8 @@ from exchanges.bindings import Destination
 from tests.node.node_driver import Client, NodeDriver, consume, declare, small_config
 from tests.node.one_slice import OneSlice
 
+pytestmark = pytest.mark.once
+
 COUNT = 200
 EXPIRES_MS = 60_000
 BINDINGS = 400

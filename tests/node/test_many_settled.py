@@ -11,6 +11,8 @@ from amqp_broker.protocol import methods
 from tests.node.node_driver import Client, NodeDriver, consume, declare, publish_octets, small_config
 from tests.node.one_slice import OneSlice
 
+pytestmark = pytest.mark.once
+
 MANY = FEW + 1500
 
 

@@ -17,6 +17,8 @@ from tests.node.node_driver import Client, consume, declare, frame_octets, publi
 from tests.node.worker_world import SocketClient, WorkerWorld
 from tests.simulation.settings import USER
 
+pytestmark = pytest.mark.once
+
 A, B = "n1", "n1/1"
 
 

@@ -18,6 +18,8 @@ from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import consume, declare, frame_octets
 from tests.node.system_service import SystemService
 
+pytestmark = pytest.mark.once
+
 OLD, NEW, THIRD = "n1/1", "n1/2", "n1"
 
 

@@ -17,6 +17,8 @@ from tests.node.system_service import SystemService
 from tests.node.worker_world import WorkerWorld
 from tests.queue_types.test_quorum_cluster import CONFIRM, answer, bodies, confirmed, publish
 
+pytestmark = pytest.mark.once
+
 #: By group, from 1 on: the first is worker 1's.
 WORKERS = (1, 0)
 

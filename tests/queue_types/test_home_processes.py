@@ -10,6 +10,8 @@ from aio_pika.exceptions import ChannelNotFoundEntity, DeliveryError
 
 from amqp_broker.testing.embedded_cluster import RunningCluster, running_cluster
 
+pytestmark = pytest.mark.once
+
 COUNT = 1200
 
 

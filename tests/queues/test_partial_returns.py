@@ -16,6 +16,8 @@ from tests.queues.queue_world import World, message_named, name_of
 from tests.queues.test_large_releases import PLAIN
 from tests.simulation.simulated_disk import SimulatedDisk
 
+pytestmark = pytest.mark.once
+
 
 def popped(count: int) -> tuple[Ready, list[Entry]]:
     """A queue's ready messages, all of which were taken out."""

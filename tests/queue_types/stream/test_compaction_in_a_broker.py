@@ -18,6 +18,8 @@ from amqp_broker.protocol.methods import QueueDeclare
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from tests.robustness.broker import PROJECT_ROOT, Broker
 
+pytestmark = pytest.mark.once
+
 COMPACTED = {"x-queue-type": "stream", "x-stream-compact": True}
 PATIENCE_S = 60
 

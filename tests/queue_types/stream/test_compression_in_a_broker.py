@@ -19,6 +19,8 @@ from amqp_broker.protocol.methods import QueueDeclare
 from amqp_broker.system_client import SystemClient
 from tests.robustness.broker import PROJECT_ROOT, Broker
 
+pytestmark = pytest.mark.once
+
 PATIENCE_S = 60
 BODIES = [b'{"reading": %d, "unit": "degrees", "place": "the roof"}' % number * 40 for number in range(1000)]
 

@@ -18,6 +18,8 @@ from amqp_broker.protocol.methods import BasicConsume, BasicGet, BasicQos, Excha
 from amqp_broker.system_client import SystemClient, SystemRequestError
 from tests.robustness.broker import PROJECT_ROOT, Broker
 
+pytestmark = pytest.mark.once
+
 STREAM = {"x-queue-type": "stream"}
 
 
