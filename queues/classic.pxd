@@ -6,6 +6,7 @@ from queues.page cimport Page
 from queues.rules cimport QueueRules
 from queues.ready cimport Ready
 from queues.store cimport MessageStore
+from storage.journal cimport Journal
 from queues.sums cimport QueueSums
 
 cdef object _MAXLEN
@@ -23,6 +24,7 @@ cdef class ClassicQueue(QueueRules):
     cdef public long long settled_count
     cdef public list settled
     cdef public dict held
+    cdef public dict held_seen
     cdef public MessageStore store
     cdef public object watcher
     cdef public object last_letters
@@ -66,6 +68,11 @@ cdef class ClassicQueue(QueueRules):
     cpdef int regained(self, Entry entry, bint counts, long long now) except -1
     cpdef int forget(self, Entry entry) except -1
     cdef void _leave_page(self, Entry entry) except *
+    cpdef bint leave_segment(self, unsigned int segment) except -1
+    @cython.locals(held=dict, seen=dict, entry=Entry, sequence=object, journal=Journal, end="long long", most_bytes="long long")
+    cdef bint _leave_held(self, unsigned int segment) except -1
+    cdef void _rely_on_no_more(self, Entry entry) except *
+    cdef void _write_again(self, Entry entry) except *
     cdef int _mark_settled(self, unsigned long long sequence) except -1
     cpdef int drop(self, Entry entry, object reason) except -1
     cpdef int bury(self, Entry entry, object reason) except -1

@@ -14,7 +14,8 @@ expired: what stands behind it waits.
 
 Invariants:
 1. While a message is ready, no consumer in line has credit (after `dispatch`), unless there is work to do.
-2. `unacked` counts the entries that consumers hold; `held` has those of them that have a durable copy.
+2. `unacked` counts the entries that consumers hold; `held` has those of them that have a durable copy, but for those
+   that `held_seen` has: while a journal segment is left, they have left it.
 3. Everything with a durable copy that leaves the queue is named in `settled` (or in ranges written at once).
 """
 
@@ -63,6 +64,9 @@ _MAXLEN = Reason.MAXLEN
 #: So many slices' worth of messages are handed to consumers at once: a delivery takes less than a microsecond.
 _SHARES = 2
 
+#: To look at a message that is held costs as much as to write so many octets of it again.
+_LOOK_BYTES = 32
+
 #: So many pages are read at once that a purge has to read.
 _PAGES_READ = 2
 
@@ -109,6 +113,7 @@ class ClassicQueue(QueueRules):
         self.settled: list[int] = []
         self.last_segment = 0
         self.held: dict[int, Entry] = {}
+        self.held_seen: dict[int, Entry] = {}
         self.published = self.delivered = self.auto_acked = self.settled_count = self.redelivered = 0
         self.only_consumer: Consumer | None = None
         self.is_drained = False  # that nothing is ready is certain
@@ -177,6 +182,7 @@ class ClassicQueue(QueueRules):
     def held_entries(self) -> Iterator[Entry]:
         """See QueueRules: those with a durable copy first, which the queue itself knows."""
         yield from self.held.values()
+        yield from self.held_seen.values()
         yield from (entry for entry in held_by(self.dispatcher.consumers) if not is_stored(entry))
 
     # -- publishing ----------------------------------------------------------------------------------------------
@@ -364,9 +370,11 @@ class ClassicQueue(QueueRules):
                 self.ack(entry)
 
     def regained(self, entry: Entry, counts: bool, now: int) -> None:
-        if counts and self.delivery_limit >= 0 and entry.sequence in self.held:
+        stored = self.held.pop(entry.sequence, None)
+        if self.held_seen:
+            stored = self.held_seen.pop(entry.sequence, stored)
+        if counts and self.delivery_limit >= 0 and stored is not None:
             self.store.append_returned(self, entry.sequence, entry.returns)
-        self.held.pop(entry.sequence, None)
         if entry.expires_at:
             self._watch(max(entry.expires_at, now))
 
@@ -400,6 +408,8 @@ class ClassicQueue(QueueRules):
     def _mark_settled(self, sequence: int) -> None:
         if self.held:
             self.held.pop(sequence, None)
+        if self.held_seen:
+            self.held_seen.pop(sequence, None)
         if self.is_durable:
             if not self.settled:
                 self.store.settling(self)
@@ -449,7 +459,7 @@ class ClassicQueue(QueueRules):
             self.unconsumed += 1
             self.forget(entry)
             self._mark_settled(entry.sequence)
-            if self.last_letters is not None and not self.held:
+            if self.last_letters is not None and not self.held and not self.held_seen:
                 self.last_letters.end()
         else:
             self.unconsumed += 1
@@ -713,27 +723,50 @@ class ClassicQueue(QueueRules):
             self.bury(entry, reason)
         self.work_on()
 
-    def leave_segment(self, segment: int) -> None:
-        """Write again, or store in pages, whatever relies on a journal segment up to `segment` (queues/store.py)."""
-        entries = self.ready.leave_segment(segment)
-        held = self.held.values()
-        entries += [each for each in held if each.page is not None or 0 < each.journal_segment <= segment]
-        for entry in entries:
-            if self.is_durable and entry.message.is_persistent:
-                self._write_again(entry)
-            else:
-                entry.journal_segment = 0
-                self.held.pop(entry.sequence, None)
-            self._leave_page(entry)
+    def leave_segment(self, segment: int) -> bool:
+        """A slice: write again, or store in pages, some of what relies on a journal segment up to `segment`
+        (queues/store.py). Returns whether there is more.
+
+        The list of pages is written with the last slice, in which nothing is left of what came out of a stored page: a
+        list names whole ones only. A page that could not be stored may rely on one that would not be named.
+        """
+        if self._leave_held(segment) or self.ready.leave_segment(segment, self.store.share_bytes):
+            return True
+        for entry in self.ready.relying(segment):
+            self._rely_on_no_more(entry)
+        self.held, self.held_seen = self.held_seen, self.held
         if self.last_letters is not None:
             self.last_letters.leave_segment(segment)
-            return
-        if self.pager.has_no_room:
-            return  # a page that could not be stored may rely on one that would not be named
+            return False
         pages = self.ready.stored_pages()
         if self.is_durable and self.store.wants_list(self, pages, segment):
             self.store.append_pages(self, pages)
             self.ready.leave_origins()
+        return False
+
+    def _leave_held(self, segment: int) -> bool:
+        """A slice of what consumers hold: those that have left are in `held_seen`, and others come to `held`
+        meanwhile. Returns whether there is more."""
+        held, seen, journal = self.held, self.held_seen, self.store.journal
+        most_bytes = self.store.share_bytes
+        end = journal.position + most_bytes
+        for _ in range(most_bytes // _LOOK_BYTES):
+            if not held or journal.position > end:
+                break
+            sequence, entry = held.popitem()
+            if entry.page is not None or 0 < entry.journal_segment <= segment:
+                self._rely_on_no_more(entry)
+            if entry.journal_segment:
+                seen[sequence] = entry
+        return bool(held)
+
+    def _rely_on_no_more(self, entry: Entry) -> None:
+        """An entry leaves its journal segment, or its page."""
+        if self.is_durable and entry.message.is_persistent:
+            self._write_again(entry)
+        else:
+            entry.journal_segment = 0
+        self._leave_page(entry)
 
     def _write_again(self, entry: Entry) -> None:
         entry.journal_segment = self.store.segment(self)

@@ -39,6 +39,7 @@ def keep_last_letters(queue: ClassicQueue, vhost: str) -> bool:
     if not kept:
         return False
     queue.held = {sequence: entry for sequence, (entry, _) in kept.items()}
+    queue.held_seen = {}
     queue.last_letters = LastLetters(queue, vhost, {sequence: reason for sequence, (_, reason) in kept.items()})
     queue.last_letters.write()
     return True

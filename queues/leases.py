@@ -253,11 +253,13 @@ class LeaseGroup(Lease):
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 
-    def leave_segment(self, segment: int) -> None:
+    def leave_segment(self, segment: int) -> bool:
         """As MessageLog.leave_segment; what it is goes along."""
-        MessageLog.leave_segment(self, segment)
+        if MessageLog.leave_segment(self, segment):
+            return True
         if 0 < self._state_segment <= segment:
             self.changed()
+        return False
 
     def restore(self, recovered: RecoveredLease) -> None:
         """Take over what was found on disk. Called once, on an empty group."""

@@ -338,18 +338,24 @@ class MessageLog:
         """The pages that have a place on disk, in order."""
         return [page for page in self.pages if page.location is not None]
 
-    def leave_segment(self, segment: int) -> None:
-        """Store in pages whatever relies on a journal segment up to `segment` (queues/store.py)."""
+    def leave_segment(self, segment: int) -> bool:
+        """A slice: store in pages some of what relies on a journal segment up to `segment` (queues/store.py). Returns
+        whether there is more."""
         if self.tail.count and 0 < self.tail.oldest_segment <= segment:
             self._seal()
+        left = self.store.share_bytes
         for page in self.pages:
             if page.location is None and 0 < page.oldest_segment <= segment:
+                if left <= 0:
+                    return True
                 self.pager.store(self.queue_id, page)
+                left -= page.size
         if self.pager.has_no_room:
-            return
+            return True
         pages = self.stored_pages()
         if self.is_durable and self.store.wants_list(self, pages, segment):
             self.store.append_pages(self, pages)
+        return False
 
     def forget(self) -> None:
         """The log is no more, and its files go: everything in RAM is given back."""

@@ -108,8 +108,11 @@ class PriorityReady(Ready):
         for level in self.levels:
             level.leave_origins()
 
-    def leave_segment(self, segment: int) -> list[Entry]:
-        return [entry for level in self.levels for entry in level.leave_segment(segment)]
+    def leave_segment(self, segment: int, most_bytes: int) -> bool:
+        return any(level.leave_segment(segment, most_bytes) for level in self.levels)
+
+    def relying(self, segment: int) -> list[Entry]:
+        return [entry for level in self.levels for entry in level.relying(segment)]
 
     def clear(self) -> tuple[list[Entry], list[Page]]:
         entries: list[Entry] = []

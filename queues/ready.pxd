@@ -20,6 +20,9 @@ cdef class Ready:
     @cython.locals(pager=Pager, tail=PageBuilder, before=Py_ssize_t)
     cpdef void push(self, Message message, unsigned long long sequence, long long expires_at,
                     unsigned int journal_segment) except *
+    @cython.locals(page=Page, pager=Pager)
+    cpdef bint leave_segment(self, unsigned int segment, long long most_bytes) except -1
+    cpdef list relying(self, unsigned int segment)
     @cython.locals(page=Page)
     cdef int _seal(self) except -1
     @cython.locals(entry=Entry, size="long long")

@@ -397,15 +397,20 @@ class Ready:
         """Pack the end of a head that is long, also where memory is not short: a small message that is unpacked takes
         more than it is counted for, the journal is not to copy a long head forward, and a head grows without end when
         much is put back."""
-        pager = self.pager
-        if self._head_is_long() and not pager.has_no_room:
-            last = self.head[-1]
-            is_large = last.message.body is not None and last.journal_segment == 0 and last.page is None
-            keep_bytes = max(pager.head_bytes, pager.large_head_bytes) if is_large else pager.head_bytes
-            self._pack_head(self.head_size, keep_bytes)
+        if self._head_is_long() and not self.pager.has_no_room:
+            self._shorten_head(self.head_size)
 
-    def _pack_head(self, want_bytes: int, keep_bytes: int) -> None:
-        """Pack the end of the head into pages in front of the others, until it is short enough or enough is free."""
+    def _shorten_head(self, most_bytes: int) -> bool:
+        """The same, about so many octets of it. Returns whether there were any to pack."""
+        pager = self.pager
+        last = self.head[-1]
+        is_large = last.message.body is not None and last.journal_segment == 0 and last.page is None
+        keep_bytes = max(pager.head_bytes, pager.large_head_bytes) if is_large else pager.head_bytes
+        return self._pack_head(most_bytes, keep_bytes)
+
+    def _pack_head(self, want_bytes: int, keep_bytes: int) -> bool:
+        """Pack the end of the head into pages in front of the others, until it is short enough or enough is free.
+        Returns whether there was anything to pack."""
         entries = []
         head = self.head
         while len(head) > 1 and self.head_size > keep_bytes and want_bytes > 0:
@@ -414,18 +419,19 @@ class Ready:
             want_bytes -= entry.message.size
             entries.append(entry)
         if not entries:
-            return
+            return False
         if self.pages is None:
             self.pages = deque()
             self.tail = PageBuilder()
         entries.reverse()
         self.pages.extendleft(reversed(self._pack(entries)))
+        return True
 
-    def _pack_stragglers(self, want_bytes: int) -> None:
-        """Pack the last stragglers into the pages among which they belong."""
+    def _pack_stragglers(self, want_bytes: int, most_pages: int = _STRAGGLER_PAGES) -> None:
+        """Pack the last stragglers into the pages among which they belong, so many at most."""
         pages: list[Page] = list(self.pages)
         stragglers = self.stragglers
-        for _ in range(_STRAGGLER_PAGES):
+        for _ in range(most_pages):
             if not stragglers or want_bytes <= 0:
                 break
             index = bisect_right(pages, stragglers[-1].sequence, key=_first_of) - 1
@@ -506,16 +512,33 @@ class Ready:
             return []
         return [page for page in self.pages if page.location is not None]
 
-    def leave_segment(self, segment: int) -> list[Entry]:
-        """Store every page that relies on a journal segment up to `segment`, or on another page. Returns the entries in
-        RAM that rely on such a segment, and those that came out of stored pages."""
+    def leave_segment(self, segment: int, most_bytes: int) -> bool:
+        """A slice of some so many octets: pack what is long, and store pages that rely on a journal segment up to
+        `segment`, or on another page. Returns whether there is more; then what `relying` returns is little."""
+        pager = self.pager
+        if not pager.has_no_room:
+            if self.head_size > pager.head_bytes and self._shorten_head(max(most_bytes, pager.page_bytes)):
+                return True
+            if self.stragglers_size > pager.head_bytes and self.pages:
+                self._pack_stragglers(max(most_bytes, pager.page_bytes), 1)
+                return True
         if self.pages is not None:
             if self.tail.count and 0 < self.tail.oldest_segment <= segment:
                 page = self.tail.seal()
                 self.pages.append(page)
             for page in self.pages:
                 if page.location is None and (0 < page.oldest_segment <= segment or page.origin is not None):
-                    self.pager.store(self.queue_id, page)
+                    if most_bytes <= 0:
+                        return True
+                    pager.store(self.queue_id, page)
+                    if page.location is None:
+                        return True
+                    most_bytes -= page.size
+        return False
+
+    def relying(self, segment: int) -> list[Entry]:
+        """The entries in RAM that rely on a journal segment up to `segment`, and those that came out of stored
+        pages."""
         return [
             entry
             for entry in chain(self.head, self.stragglers)

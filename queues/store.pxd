@@ -14,6 +14,8 @@ cdef class MessageStore:
     cdef public long long position
     cdef public unsigned int leaving_segment
     cdef public int leave_slice
+    cdef public long long leave_bytes
+    cdef public long long share_bytes
     cdef long long _leaving_bytes
     cdef public unsigned int retiring_segment
     cdef public object on_drop
@@ -23,6 +25,7 @@ cdef class MessageStore:
     cdef dict _touched
     cdef dict _carried
     cdef dict _listed
+    cdef long long _listed_bytes
     cdef long long _synced_position
     cdef bint _names_pages
     cdef dict _logs
@@ -50,7 +53,7 @@ cdef class MessageStore:
     @cython.locals(journal=Journal)
     cpdef void shorten(self) except *
     cpdef bint leaves_more(self) except -1
-    @cython.locals(journal=Journal, pager=Pager)
+    @cython.locals(journal=Journal, pager=Pager, grown="long long", has_more=bint)
     cdef void _leave_some(self) except *
     cpdef object take_page_sync(self)
 

@@ -19,8 +19,8 @@ Invariants:
 1. A live persistent message of a durable queue is in RAM or in a stored page; the journal is read at a restart only.
 2. Before a journal segment is retired, everything live that relied on it has been stored in pages and synced, or
    written to the journal again; so its length is bounded whatever stays unacknowledged. They leave it one by one, in
-   slices, and nothing comes to rely on it unnoticed meanwhile: what is written goes to the current segment, and whoever
-   takes over what lies in it is noted there (`touch`).
+   slices, who has much of it in several, and nothing comes to rely on it unnoticed meanwhile: what is written goes to
+   the current segment, and whoever takes over what lies in it is noted there (`touch`).
 3. PAGES names whole pages only: what is left of a page that was unpacked is written to the journal again.
 4. A page that PAGES names is synced before that entry is, and stays until a RELEASED that names it is synced.
 """
@@ -57,9 +57,12 @@ LETTERS = 10
 #: Un-synced settlements are written at the latest after this many octets even when nobody waits.
 LAZY_BYTES = 1_048_576
 #: So many queues, and others who have something there, leave a segment in one slice; when they have written so many
-#: octets, others wait for the next.
+#: octets, others wait for the next. Who has much there leaves it in slices of so many octets.
 _LEAVE_SLICE = 32
 _LEAVE_BYTES = 65_536
+#: Slices become larger as the journal grows: this share of what it has grown by since the first. So who has ever more
+#: to write again, as fast as it is written, leaves all the same.
+_GROWN_SHIFT = 5
 
 
 class MessageStore:
@@ -74,13 +77,16 @@ class MessageStore:
         self.leaving_segment = 0
         self._leaving_bytes = 0  # so long the journal was when that began
         self.leave_slice = _LEAVE_SLICE
+        self.leave_bytes = _LEAVE_BYTES
+        self.share_bytes = _LEAVE_BYTES  # of the present slice
         self.retiring_segment = 0
         self.retiring_position = 0
         self._releasing: deque[tuple[int, list[tuple[int, Any]]]] = deque()
         self._settling: list[Any] = []
         self._touched: dict[int, dict[Any, None]] = {}
         self._carried: dict[int, int] = {}
-        self._listed: dict[int, tuple[int, int]] = {}
+        self._listed: dict[int, tuple[int, int]] = {}  # by queue id: the segment that has its list, and its octets
+        self._listed_bytes = 0
         self._synced_position = 0
         self._names_pages = False
         self._logs: dict[int, dict[int, None]] = {}
@@ -306,14 +312,20 @@ class MessageStore:
         on the segment meanwhile says so (`touch`): it is left when nobody does any more."""
         segment, journal, pager = self.leaving_segment, self.journal, self.pager
         start, left = journal.position, 0
-        in_slices = journal.total_bytes <= self._leaving_bytes + self.journal_limit_bytes
+        grown = journal.total_bytes - self._leaving_bytes
+        in_slices = grown <= self.journal_limit_bytes
+        self.share_bytes = max(self.leave_bytes, grown >> _GROWN_SHIFT)
         queues = self._touched.get(segment, {})
-        while queues and not (in_slices and (left == self.leave_slice or journal.position - start > _LEAVE_BYTES)):
+        while queues and not (in_slices and (left == self.leave_slice or journal.position - start > self.share_bytes)):
             queue = next(reversed(queues))
             if not queue.is_deleted or getattr(queue, "last_letters", None) is not None:
-                queue.leave_segment(segment)
+                has_more = queue.leave_segment(segment)
                 if pager.has_no_room:
                     break  # some page of it may still rely on the segment
+                if has_more:
+                    if in_slices:
+                        break
+                    continue
             del queues[queue]
             left += 1
         self.position = journal.position
@@ -334,9 +346,8 @@ class MessageStore:
 
         Without this a journal whose live part alone is above the limit would be written again and again for ever.
         """
-        listed = sum(octets for _, octets in self._listed.values())
         others = self._live_elsewhere() if self._live_elsewhere is not None else 0
-        return min(sum(self._carried.values()), self.pager.used + listed + others)
+        return min(sum(self._carried.values()), self.pager.used + self._listed_bytes + others)
 
     def wants_list(self, queue: Any, pages: list[Page], segment: int) -> bool:
         """Whether the queue's stored pages have to be named again before journal segments up to `segment` go."""
@@ -348,11 +359,13 @@ class MessageStore:
 
     def unlist(self, queue: Any) -> None:
         """The queue has no stored pages any more."""
-        self._listed.pop(queue.queue_id, None)
+        self._listed_bytes -= self._listed.pop(queue.queue_id, (0, 0))[1]
 
     def append_pages(self, queue: Any, pages: list[Page]) -> None:
         """Write which whole pages of the queue are stored."""
+        self.unlist(queue)
         self._listed[queue.queue_id] = (self.segment(queue), 44 * len(pages))
+        self._listed_bytes += 44 * len(pages)
         buffer = self.journal.open_entry(PAGES)
         buffer.put_u64(queue.queue_id)
         buffer.put_u64(queue.next_sequence)

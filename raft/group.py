@@ -157,10 +157,11 @@ class Group:
         self._dirty[self.group_id] = self
         return role.transfer(name)
 
-    def leave_segment(self, segment: int) -> None:
-        """The journal wants to retire a segment: write again what lies there."""
+    def leave_segment(self, segment: int) -> bool:
+        """The journal wants to retire a segment: write again what lies there. There is no more then."""
         self._dirty[self.group_id] = self
         self._running_member().leave_segment(segment)
+        return False
 
     def go_on(self) -> None:
         """What the machine has waited for is there: what it did not apply, or export, is tried again. Raises

@@ -100,7 +100,7 @@ class LogPort(Protocol):
 
     def touch(self, segment: int, owner: Any) -> None:
         """`owner` has something in this segment: before it is retired, and unless owner.is_deleted, it is told
-        `leave_segment(segment)`."""
+        `leave_segment(segment)`, as often as that returns that there is more."""
 
     def carry(self, octets: int) -> None:
         """So much of what was appended last is there because an older segment is to be retired: as if it had been

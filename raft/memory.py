@@ -133,7 +133,7 @@ class Memory:
         if len(self._lives) > MAX_LIVES:
             del self._lives[0]
             self._first += 1
-        self.position = self.leave_segment(port.current_segment)
+        self.position = self._write_all()
 
     # -- this node -----------------------------------------------------------------------------------------------------
 
@@ -201,8 +201,13 @@ class Memory:
 
     # -- the journal ---------------------------------------------------------------------------------------------------
 
-    def leave_segment(self, segment: int) -> int:
-        """Write all of it again. Returns the position behind it."""
+    def leave_segment(self, segment: int) -> bool:
+        """Write all of it again: there is no more then."""
+        self._write_all()
+        return False
+
+    def _write_all(self) -> int:
+        """Returns the position behind it."""
         position = self._write_lives()
         for name in self.witnesses:
             self._write_witness(name)

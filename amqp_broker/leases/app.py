@@ -192,10 +192,11 @@ class App:
         self.is_deleted = True
         self._store.append_note(self, b"")
 
-    def leave_segment(self, segment: int) -> None:
-        """Write again what relies on a journal segment up to `segment` (queues/store.py)."""
+    def leave_segment(self, segment: int) -> bool:
+        """Write again what relies on a journal segment up to `segment` (queues/store.py): there is no more then."""
         if 0 < self._note_segment <= segment:
             self.write()
+        return False
 
     def _note(self) -> AppNote:
         parts = [

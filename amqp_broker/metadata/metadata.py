@@ -46,6 +46,7 @@ from amqp_broker.settings.kinds import WORKER_MARK
 from amqp_broker.settings.workers import node_of_worker
 from amqp_broker.turn.letting_go import let_go
 from exchanges.bindings import EXCHANGE, QUEUE
+from exchanges.router import Later, at_once
 
 #: So much of a draft is made at a time.
 _SLICE = 64
@@ -56,10 +57,12 @@ def _id_of(queue: QueueRecord) -> int:
 
 
 class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
-    """The machine. Commands go in through `apply`; everything else looks and changes nothing."""
+    """The machine. Commands go in through `apply`; everything else looks and changes nothing. later: gets what is to be
+    done in slices, and shows in nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, later: Later = at_once) -> None:
         super().__init__()
+        self._later = later
         self._vhosts: dict[str, VHostState] = {}
         self._global_parameters: dict[str, GlobalParameter] = {}
         self._queues_by_id: dict[int, QueueRecord] = {}
@@ -137,9 +140,9 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         """Take over the state of another machine, which is not to be used any more. The generations rise."""
         access, policy = self.access_generation, self.policy_generation
         groups, places = self.group_generation, self.place_generation
-        handlers = self._handlers
+        handlers, later = self._handlers, self._later
         self.__dict__.update(other.__dict__)
-        self._handlers = handlers
+        self._handlers, self._later = handlers, later
         self.access_generation, self.policy_generation = access + 1, policy + 1
         self.group_generation = groups + 1
         self.place_generation = places + 1
@@ -369,8 +372,8 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         return state.bindings.all() if state else []
 
     def bindings_after(self, vhost: str, block: int) -> tuple[int, list[BindingRecord]]:
-        """Some, of which the first are behind block 0, and where the next ones begin: for who goes through all of them
-        in slices. None: there are no more."""
+        """Some, maybe none, of which the first are behind block 0, and where the next ones begin: for who goes through
+        all of them in slices. The same block: there are no more."""
         state = self._vhosts.get(vhost)
         return state.bindings.after(block) if state else (block, [])
 
@@ -417,8 +420,15 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         exchange = self.exchange(command["vhost"], command["name"])
         if exchange is None or exchange.is_predeclared:
             return False
-        self._vhosts[exchange.vhost].remove_exchange(exchange.name)
+        state = self._vhosts[exchange.vhost]
+        state.remove_exchange(exchange.name)
+        self._forget_later(state)
         return True
+
+    def _forget_later(self, state: VHostState) -> None:
+        """What is left of bindings that are gone with very many others is forgotten in slices."""
+        if state.bindings.wants_slices():
+            self._later(lambda now: state.bindings.forget())
 
     def declare_queue(self, command: Command) -> bool:
         """See Partitions."""
@@ -471,6 +481,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
             del state.queues[one.name]
             self._forget_queue_id(one.queue_id)
             state.bindings.remove_destination(QUEUE, one.name)
+        self._forget_later(state)
         return True
 
     def _rehome_queue(self, command: Command) -> bool:

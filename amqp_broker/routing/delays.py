@@ -219,13 +219,14 @@ class DelayedMessages:
             self._store.settling(self)
         self.settled.append(entry.sequence)
 
-    def leave_segment(self, segment: int) -> None:
-        """Write again what relies on a journal segment up to `segment`."""
+    def leave_segment(self, segment: int) -> bool:
+        """Write again what relies on a journal segment up to `segment`: there is no more then."""
         store = self._store
         for entry in self._recovered.values():
             if 0 < entry.journal_segment <= segment:
                 entry.rely_on(store.segment(self))
                 store.append_message(entry.message, self.queue_id, entry.sequence, entry.expires_at, 0)
+        return False
 
     def delete(self) -> None:
         """The exchange is gone, and so is what it held; very much is given back in slices."""

@@ -125,7 +125,7 @@ class Broker:
         self.background = background
         self.clock = clock
         self.random_bytes = random_bytes
-        self.metadata = Metadata()
+        self.metadata = Metadata(background.add)
         self.passwords = VerifiedPasswords(random_bytes)
         self.vhosts: dict[str, VHost] = {}
         self.vhost_names: SortedKeys[str] = SortedKeys()

@@ -114,7 +114,7 @@ class ClusterNode:
         try:
             known = read_members(self.disk)
             self.node = self.node_type(self.config, self.disk, now, self.chance.randbytes)
-            self.node.store.leave_slice = 1
+            self.node.store.leave_slice, self.node.store.leave_bytes = 1, 200
             self._pace.set(self.node.background)
             self.node.replication.acquaintances.take_folder(known, joins=self.config.cluster_join)
             host = self.node.replication.host

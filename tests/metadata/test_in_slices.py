@@ -68,12 +68,12 @@ def exchanges(metadata: Metadata, meanwhile: Callable[[], None]) -> list[str]:
 
 def bindings(metadata: Metadata, meanwhile: Callable[[], None]) -> list[str]:
     seen = []
-    block, found = metadata.bindings_after("v", 0)
-    while found:
+    before, (block, found) = 0, metadata.bindings_after("v", 0)
+    while block != before:
         assert len(found) <= BLOCK
         seen += [each.source for each in found]
         meanwhile()
-        block, found = metadata.bindings_after("v", block)
+        before, (block, found) = block, metadata.bindings_after("v", block)
     return seen
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -457,7 +459,6 @@ def test_a_copy_of_the_bindings_lists_them_as_the_first_does() -> None:
     index.remove_exchange("g")
     left = [each for each in added[1:] if each.destination != "r" and each.source != "g"]
     assert sorted(index.all()) == sorted(left)
-    assert len(index) == len(left)
     assert [line.decode() for line in index.lines()] == [each.binding_key for each in index.all()]
     assert sorted(index.to_destination("queue", "q")) == sorted(each for each in left if each.destination == "q")
     assert index.to_destination("queue", "r") == []
@@ -468,7 +469,76 @@ def test_a_copy_of_the_bindings_lists_them_as_the_first_does() -> None:
     for binding in left:
         assert binding in index
         index.remove(binding)
-    assert (len(index), index.all()) == (0, [])
+    assert index.all() == []
+
+
+def test_bindings_of_an_end_that_is_gone_are_forgotten_in_slices_and_seen_by_nobody() -> None:
+    """Ends of the same names come and go meanwhile; a list of what is there says what there is."""
+    chance = random.Random(3)
+    index, there = BindingIndex(), dict[BindingRecord, bytes]()
+    ends = [("queue", f"q{number}") for number in range(8)] + [("exchange", "f")]
+
+    def some() -> BindingRecord:
+        return BindingRecord(chance.choice("efg"), *chance.choice(ends), str(chance.randrange(400)), b"")
+
+    slices = 0
+    for number in range(8_000):
+        binding, line = some(), b"%d" % number
+        does = chance.random()
+        if does < 0.7:
+            assert index.add(binding, line) == (binding not in there)
+            there.setdefault(binding, line)
+        elif does < 0.8:
+            assert index.remove(binding) == (there.pop(binding, None) is not None)
+        elif does < 0.803:
+            index.remove_exchange(binding.source)
+            gone = ("exchange", binding.source)
+            left = there.items()
+            there = {each: line for each, line in left if each.source != binding.source and each[1:3] != gone}
+        elif does < 0.806:
+            index.remove_destination(*binding[1:3])
+            there = {each: line for each, line in there.items() if each[1:3] != binding[1:3]}
+        elif does < 0.85:
+            slices += index.forget()
+        if number % 50 == 0:
+            assert index.all() == list(there)
+            assert index.lines() == list(there.values())
+            block, found = 0, list[BindingRecord]()
+            while (following := index.after(block))[0] != block:
+                block = following[0]
+                found += following[1]
+            assert found == list(there)
+            for end in ends:
+                assert sorted(index.to_destination(*end)) == sorted(each for each in there if each[1:3] == end)
+        assert (binding in index) == (binding in there)
+    assert slices > 20
+    while index.forget():
+        pass
+    for binding in list(there):
+        assert index.remove(binding)
+    assert (index.all(), index._blocks, index._sources, index._destinations) == ([], {}, {}, {})
+
+
+def test_what_one_command_takes_away_costs_no_more_with_very_many_bindings() -> None:
+    later: list[Callable[[int], bool]] = []
+    metadata = Metadata(later.append)
+    metadata.apply(commands.put_vhost("/"))
+    for name in ("e", "f"):
+        metadata.apply(commands.declare_exchange("/", name, "topic"))
+    for number in range(200):
+        metadata.apply(commands.declare_queue("/", f"q{number}", number + 1))
+        metadata.apply(commands.add_binding("/", BindingRecord("e", "queue", f"q{number}", "", b"")))
+    for number in range(200):
+        metadata.apply(commands.add_binding("/", BindingRecord("f", "queue", "q7", str(number), b"")))
+    assert metadata.apply(commands.delete_exchange("/", "e"))
+    assert metadata.apply(commands.delete_queue("/", "q7", 8))
+    assert metadata.bindings("/") == []
+    (job,) = later
+    slices = 1
+    while job(0):
+        slices += 1
+    assert slices == 5  # and what was forgotten at once
+    assert metadata.bindings_after("/", 0) == (0, [])
 
 
 def test_a_stream_and_its_partitions_come_and_go_together() -> None:

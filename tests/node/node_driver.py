@@ -101,7 +101,7 @@ class NodeDriver:
         self.clients.clear()
         self.to_peers.clear()
         self.node = Node(self.config, self.disk, self.now, random.Random(self._seed).randbytes)
-        self.node.store.leave_slice = 1
+        self.node.store.leave_slice, self.node.store.leave_bytes = 1, 200
         self.node.replication.acquaintances.take_folder(read_members(self.disk), joins=self.config.cluster_join)
         self.node.recover(self.now)
         for check in self.node.take_page_checks():

@@ -44,6 +44,7 @@ def test_a_journal_whose_live_part_is_above_its_limit_comes_to_rest() -> None:
         driver.turn()
     driver.settle()
     assert driver.queue("a").unacked == 20
+    driver.wait(1000)  # what began to leave a segment does so in slices
     position = driver.node.store.journal.position
     driver.settle()
     driver.wait(1000)
@@ -132,7 +133,7 @@ def test_pages_are_synced_with_the_entry_that_names_them_though_the_next_queue_f
     """Pages were synced while a segment was being retired only. Here it stays for the second queue's sake, and a crash
     took the pages of the first, which were named."""
     driver = tiny(memory_budget_bytes=1_000_000, journal_limit_bytes=1 << 40, queue_groups=1)
-    driver.node.store.leave_slice = 10
+    driver.node.store.leave_slice, driver.node.store.leave_bytes = 10, 65_536
     client = confirming(driver, declare("a"), declare("b"))
     for _ in range(5):
         for name in ("b", "a"):  # who came last leaves first

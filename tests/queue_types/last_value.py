@@ -66,10 +66,11 @@ class LastValue(Queue):
                 self.store.settling(self)
             self.settled.append(entry.sequence)
 
-    def leave_segment(self, segment: int) -> None:
+    def leave_segment(self, segment: int) -> bool:
         for entry in [*self.held.values(), *filter(None, [self.last])]:
             if 0 < entry.journal_segment <= segment:
                 self._write(entry)
+        return False
 
     def _take(self, now: int) -> Entry | None:
         entry, self.last = self.last, None

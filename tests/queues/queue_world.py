@@ -96,7 +96,7 @@ class World:
         self.pager = Pager(self.page_store, budget_bytes, PAGE_BYTES, HEAD_MESSAGES, HEAD_BYTES)
         self.journal = Journal(disk, segment_bytes=JOURNAL_SEGMENT_BYTES)
         self.store = MessageStore(self.journal, self.pager, JOURNAL_LIMIT_BYTES)
-        self.store.leave_slice = 1
+        self.store.leave_slice, self.store.leave_bytes = 1, 200
         self.vhost = VHost("/", self.store, 1000)
         self.dead_letters: list[tuple[int, Message, str]] = []
         self.job: SyncJob | None = None

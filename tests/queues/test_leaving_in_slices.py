@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tests.queues import queue_world
-from tests.queues.queue_world import Client, World, message_named
+from tests.queues.queue_world import Client, World, message_named, name_of
 from tests.queues.test_large_releases import PLAIN
 from tests.simulation.simulated_disk import SimulatedDisk
 
@@ -23,13 +23,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(queue_world, "JOURNAL_SEGMENT_BYTES", 8000)
     monkeypatch.setattr(queue_world, "JOURNAL_LIMIT_BYTES", 16_000)
     made = World(SimulatedDisk(random.Random(7)), [PLAIN[0]] * (QUEUES + 1), budget_bytes=1_000_000)
-    made.store.leave_slice = 5
+    made.store.leave_slice, made.store.leave_bytes = 5, 65_536
     for name in NAMES:
         made.vhost.publish(message_named(name), [made.queues[name - 1]], made.now)
     made.sync()
     assert made.journal.current_segment == 1
     taker = made.queues[-1]
-    taker.add_consumer(Client([], 1))  # what he holds was not there before: it lies in later segments
+    taker.add_consumer(Client([], 1_000))  # what he holds was not there before: it lies in later segments
     while not made.store.leaving_segment:
         made.vhost.publish(message_named(0, 500), [taker], made.now)
         made.sync()
@@ -95,3 +95,93 @@ def test_a_journal_that_grows_faster_is_left_at_once(world: World) -> None:
     assert world.store.leaving_segment == 1
     world.end_turn()
     assert world.store.retiring_segment == 1
+
+
+# -- one queue that has much ------------------------------------------------------------------------------------------
+
+MESSAGES = 200
+ALL = range(1, MESSAGES + 1)
+
+
+def world_of_one(monkeypatch: pytest.MonkeyPatch) -> tuple[World, Client]:
+    """The first of two queues has many messages in segment 1; a consumer holds every other one. The second fills the
+    journal."""
+    monkeypatch.setattr(queue_world, "JOURNAL_SEGMENT_BYTES", 30_000)
+    monkeypatch.setattr(queue_world, "JOURNAL_LIMIT_BYTES", 90_000)
+    world = World(SimulatedDisk(random.Random(7)), [PLAIN[0]] * 2, budget_bytes=1_000_000)
+    queue, other = world.queues
+    holder = Client([], MESSAGES)
+    for name in ALL:
+        world.vhost.publish(message_named(name), [queue], world.now)
+    world.sync()
+    assert world.journal.current_segment == 1
+    queue.add_consumer(holder)
+    queue.dispatch(world.now)
+    entries = [entry for _, entry, _, _ in holder.log if entry is not None]
+    queue.remove_consumer(holder)
+    queue.put_back(entries[1::2], world.now)
+    holder.log = [each for each in holder.log if each[1] in entries[::2]]
+    other.add_consumer(Client([], 1_000))  # who holds it all, in later segments
+    while not world.store.leaving_segment:
+        world.vhost.publish(message_named(0, 500), [other], world.now)
+        world.sync()
+    return world, holder
+
+
+def restarted_with_one(world: World) -> list[int]:
+    assert isinstance(world.disk, SimulatedDisk)
+    world.disk.crash()
+    return [name for _, name, _ in World(world.disk, [PLAIN[0]] * 2, world.now, budget_bytes=1_000_000).found[1]]
+
+
+def test_a_queue_that_has_much_leaves_a_segment_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, _ = world_of_one(monkeypatch)
+    turns, positions = 0, [world.journal.position]
+    while world.store.leaving_segment:
+        assert not world.store.retiring_segment
+        world.end_turn()
+        turns += 1
+        positions.append(world.journal.position)
+    assert turns >= 10
+    last = 2 * queue_world.HEAD_BYTES  # at most: a head that is not long, and the list of pages
+    assert max(after - before for before, after in pairwise(positions)) <= last < 120 * MESSAGES / 5
+    world.sync()
+    assert world.journal.oldest_segment == 2
+    assert restarted_with_one(world) == list(ALL)
+
+
+@pytest.mark.parametrize("slices", range(0, 30, 3))
+def test_a_crash_while_a_queue_leaves_loses_and_doubles_nothing(monkeypatch: pytest.MonkeyPatch, slices: int) -> None:
+    world, _ = world_of_one(monkeypatch)
+    for _ in range(slices):
+        world.end_turn()
+    world.sync()
+    assert restarted_with_one(world) == list(ALL)
+
+
+@pytest.mark.parametrize("slices", range(0, 30, 3))
+def test_what_happens_while_a_queue_leaves_counts(monkeypatch: pytest.MonkeyPatch, slices: int) -> None:
+    """Some of what is held is acknowledged, some comes back, some that was ready is taken and held, some is paged out
+    and unpacked again; the journal has each of those that are left once it has no old segment."""
+    world, holder = world_of_one(monkeypatch)
+    queue = world.queues[0]
+    for _ in range(slices):
+        world.end_turn()
+    held = [entry for _, entry, _, _ in holder.log if entry is not None]
+    acked, back = held[::3], held[1::3]
+    for entry in acked:
+        queue.ack(entry)
+    queue.put_back(back, world.now)
+    world.end_turn()
+    queue.ready.page_out(1_000_000, keeps_head=False)
+    taken = Client([], 12)
+    queue.add_consumer(taken)
+    queue.dispatch(world.now)
+    queue.remove_consumer(taken)
+    assert len(taken.log) == 12
+    gone = {name_of(entry.message) for entry in acked}
+    while world.store.leaving_segment:
+        world.end_turn()
+    world.sync()
+    assert world.journal.oldest_segment >= 2
+    assert restarted_with_one(world) == [name for name in ALL if name not in gone]

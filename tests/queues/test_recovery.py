@@ -122,7 +122,7 @@ def test_a_list_of_pages_is_durable_after_them_though_no_segment_is_retired() ->
     """One queue's pages are stored and listed; the next queue's find no room, and the old segment has to stay."""
     world = World(new_disk(), PLAIN, budget_bytes=1_000_000)
     assert isinstance(world.disk, SimulatedDisk)
-    world.store.leave_slice = 2
+    world.store.leave_slice, world.store.leave_bytes = 2, 65_536
     world.store.journal_limit_bytes = 1 << 40
     for first in range(1, 31, 10):
         publish(world, range(first, first + 10), 0)

@@ -441,7 +441,7 @@ class SimulatedDriver:
             self.disk.crash_at = self.chance.randint(1, 12)
         self._capacity = self.disk.capacity = UNLIMITED
         self.node = watched(Node, self._absorb)(self.config, self.disk, self.now, self.chance.randbytes)
-        self.node.store.leave_slice = 1
+        self.node.store.leave_slice, self.node.store.leave_bytes = 1, 200
         self._pace.set(self.node.background)
         try:
             try:

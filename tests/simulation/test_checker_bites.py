@@ -132,8 +132,9 @@ def lose_a_message_at_recovery(patch: Patch) -> None:
 
 
 class _NotCarrying(ClassicQueue):
-    def leave_segment(self, segment: int) -> None:
+    def leave_segment(self, segment: int) -> bool:
         """Nothing is written again."""
+        return False
 
 
 class _NotRedelivered(ClassicQueue):

@@ -112,13 +112,13 @@ class _Declared:
         """Those between durable ends: in a cluster the metadata know the others too, which whoever needs them
         declares."""
         for vhost in self._vhosts:
-            block, found = self._metadata.bindings_after(vhost, 0)
-            while found:
+            before, (block, found) = 0, self._metadata.bindings_after(vhost, 0)
+            while block != before:
                 for binding in found:
                     if (vhost, binding.source) in self._exchanges and self._is_end(vhost, binding):
                         yield _binding(vhost, binding)
                 yield None
-                block, found = self._metadata.bindings_after(vhost, block)
+                before, (block, found) = block, self._metadata.bindings_after(vhost, block)
         yield from let_go(self._exchanges)
 
     def _is_end(self, vhost: str, binding: BindingRecord) -> bool:
