@@ -1,7 +1,7 @@
 cimport cython
 from amqp_broker.channel.confirms cimport Confirming
 from amqp_broker.cluster.replication cimport Replication
-from amqp_broker.connection.connection cimport Connection
+from amqp_broker.connection.connection cimport Connection, connections_of
 from amqp_broker.routing.dead_letters cimport DeadLetters
 from amqp_broker.flow.clients cimport Clients
 from amqp_broker.flow.pauses cimport Pauses

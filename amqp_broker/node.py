@@ -37,7 +37,7 @@ from amqp_broker.cluster.journal_port import JournalPort, RandomSource
 from amqp_broker.cluster.membership import Membership
 from amqp_broker.cluster.replication import Replication
 from amqp_broker.cluster.transfers import Transfers
-from amqp_broker.connection.connection import Connection
+from amqp_broker.connection.connection import Connection, connection_of, connections_of
 from amqp_broker.connection.control import Control
 from amqp_broker.connection.handshake import Handshake
 from amqp_broker.connection.logins import PasswordCheck
@@ -273,8 +273,8 @@ class Node:
         self.services = ChannelServices(
             self.clock, self.timers, self.background, self.store, pager, self.broker.metadata, self.broker.declarations,
             self.publisher, self.broker.reply_consumers, self._dead_letters, self.assemblies, self.confirming,
-            self.answers, self.pauses, self.turn_share, random_bytes, self.broker.propose, self.replication.settling,
-            self.audit, self.broker.held,
+            self.answers, self.pauses, self.turn_share, self.clients.message_sizes, random_bytes, self.broker.propose,
+            self.replication.settling, self.audit, self.broker.held,
         )  # fmt: skip
         self.logins = handshake.logins
         self._waiting_logins = self.logins.waiting
@@ -350,7 +350,7 @@ class Node:
     def _serve_leases(self) -> None:
         """Leases and transactions of its queues."""
         broker = self.broker
-        replies = Replies(self._pager.addresses, broker.reply_consumers, self.clock, self.pauses.pause_replies)
+        replies = Replies(self._pager.addresses, broker.reply_consumers, self.clock)
         self.leases = Leases(
             broker,
             self._journal,
@@ -362,9 +362,8 @@ class Node:
             lambda: bool(self.alarms.is_on),
             lambda: self.is_ready,
         )
-        apps = self.leases.apps
-        broker.serve(self.remote_queues, apps, self.leases.expiry)
-        self._paging_out = PagingOut(self._pager, broker.vhosts, self.groups.all, apps.holders)
+        broker.serve(self.remote_queues, self.leases.apps, self.leases.expiry)
+        self._paging_out = PagingOut(self._pager, broker.vhosts, self.groups.all, self.leases.holders)
 
     def _begin_leases(self) -> None:
         self.serves_leases = True
@@ -414,7 +413,7 @@ class Node:
 
     def _channels(self) -> Iterator[Channel]:
         """Those of all connections, with room for some to come and go meanwhile."""
-        for connection in self.clients.all():
+        for connection in connections_of(self.clients.all()):
             yield from list(connection.channels.values())
 
     def _get_ready(self, now: int) -> None:
@@ -467,10 +466,10 @@ class Node:
         pending = clients.pending_handshakes
         if len(pending) >= self.config.max_pending_handshakes:
             why = f"{len(pending)} handshakes are pending (max_pending_handshakes), its is the slowest"
-            self._abandon(clients.slowest_handshake(), why)
+            self._abandon(connection_of(clients.slowest_handshake()), why)
         elif len(clients.connections) > clients.max_transports and pending:
             why = "there is no room for more transports, and its handshake is the slowest"
-            self._abandon(clients.slowest_handshake(), why)
+            self._abandon(connection_of(clients.slowest_handshake()), why)
         pending[number] = connection
         give_up_at = now + self.config.handshake_timeout_ms
         connection.set_timer(self.timers.at(give_up_at, lambda now: self._give_up_handshake(connection)))
@@ -525,7 +524,7 @@ class Node:
     def feed_starved(self, now: int) -> None:
         """Deliveries that stopped for want of memory go on, in slices."""
         if self.clients.starved:
-            Task(self.background, self._feed(list(self.clients.starved)))
+            Task(self.background, self._feed(connections_of(list(self.clients.starved))))
 
     def _feed(self, starved: list[Connection]) -> Steps:
         for number, connection in enumerate(starved, 1):
@@ -722,7 +721,8 @@ class Node:
         self._relieve(now)
         self._choose_readers()
         leaving = self.steering.take_leaving() if self._leaving else _NOBODY
-        dropped, reading = self.clients.take_dropped(), self.pauses.take_reading()
+        dropped = connections_of(self.clients.take_dropped())
+        reading = connections_of(self.pauses.take_reading())
         if self.hashing.has_waiting:
             checks += self.hashing.take()
         if self._file_work:
@@ -730,7 +730,8 @@ class Node:
         wants_sync, deadline = self._wants_sync(now, position), self._next_deadline()
         if self.clients.held:
             self.turn_share.end_turn(now)
-        return Turn(self.clients.take_dirty(), dropped, reading, leaving, checks, peers, wants_sync, deadline)
+        dirty = connections_of(self.clients.take_dirty())
+        return Turn(dirty, dropped, reading, leaving, checks, peers, wants_sync, deadline)
 
     def _write(self) -> None:
         """What this turn has settled, and what keeps the journal short."""
@@ -769,7 +770,7 @@ class Node:
 
     def take_dirty(self) -> list[Connection]:
         """Connections that have something to say: after an input that came alone, before its turn ends."""
-        return self.clients.take_dirty()
+        return connections_of(self.clients.take_dirty())
 
     def take_peers(self) -> list[tuple[str, list[bytes]]]:
         """Frames for other nodes that need not wait for the turn's end: after `synced`."""

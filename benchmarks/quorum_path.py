@@ -40,7 +40,7 @@ from benchmarks.machine import is_compiled
 from queues.message import Address, Message, build_message
 from queues.pager import Pager
 from queues.quorum.commands import Attach, Enqueue, How, OpenQueue, Settle, with_time
-from queues.quorum.effects import Delivered
+from queues.quorum.effects import Delivered, Refusal
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.session import OwnStream
 from queues.quorum.settings import QuorumSettings
@@ -305,6 +305,13 @@ def clock_cost() -> int:
     return sorted(costs)[len(costs) // 2]
 
 
+class Publisher:
+    """Who waits for what became of a publish: nobody, but there is one, as on a node."""
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """See Token."""
+
+
 class Load:
     """A publisher and a consumer at `origin`; n1 leads."""
 
@@ -313,6 +320,7 @@ class Load:
         self.node = room.nodes[origin]
         self.machine = self.node.machines[1]
         self.stream = OwnStream(origin, 1)
+        self.token = Publisher()
         self.machine.begin_session(1)
         self.consumer = self.stream.new_consumer()
         self.acks_each = acks_each
@@ -350,7 +358,7 @@ class Load:
                 stream.submit(Settle(self.consumer, How.ACK, (each,)))
             self.unsettled = 0
         for number in range(first, first + count):
-            stream.submit(Enqueue((1,), messages[number % MESSAGES]), number + 1)
+            stream.submit(Enqueue((1,), messages[number % MESSAGES]), self.token)
 
     def _send(self, batches: list[bytes]) -> None:
         room, node = self.room, self.node

@@ -241,6 +241,10 @@ class Page:
         self.size = size
         self.is_recovered = is_recovered
 
+    def be_named(self) -> None:
+        """See is_named: a checkpoint of a log names it, in the journal's place."""
+        self.is_named = True
+
     def entries(self, addresses: AddressBook) -> list[Entry]:
         """Unpack all messages, in order. Raises ValueError when the octets do not add up.
 

@@ -10,7 +10,7 @@ else.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -201,6 +201,19 @@ class Pager:
         if page.location is not None:
             self.released.append((queue_id, page.location, page.is_named))
             page.location = None
+
+    def release_places(self, places: Iterable[tuple[int, Any, bool]]) -> None:
+        """These places on disk are given back in the same way, of no page any more."""
+        self.released += places
+
+    def take_released(self) -> list[tuple[int, Any, bool]]:
+        """What was released; who takes it gives it back."""
+        released, self.released = self.released, []
+        return released
+
+    def names_pages(self) -> None:
+        """What is written next names pages, which have to be on the disk before it (`take_named`)."""
+        self.has_named_pages = True
 
 
 def share_budget(pagers: list[Pager]) -> None:

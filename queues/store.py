@@ -197,8 +197,7 @@ class MessageStore:
                     self.append_settled(queue, ranges_of(settled))
 
         if self.pager.released:
-            released = self.pager.released
-            self.pager.released = []
+            released = self.pager.take_released()
             self._append_released([(queue_id, location) for queue_id, location, is_named in released if is_named])
             places = [(queue_id, location) for queue_id, location, _ in released]
             self._releasing.append((self.journal.position, places))

@@ -46,4 +46,4 @@ class Assemblies:
             )
             if oldest is channel:
                 raise refusal
-            oldest.connection.refuse(oldest, refusal)
+            oldest.connection.refuse(oldest.channel_id, refusal)

@@ -12,6 +12,7 @@ from amqp_broker.channel.consumer import ChannelConsumer, redelivered_message
 from amqp_broker.channel.lifecycle import cancel_consumer, end_replies, return_entries
 from amqp_broker.channel.queue_methods import queue_name
 from amqp_broker.channel.replies import Handler, reply
+from amqp_broker.channel.reply_consumer import ReplyConsumer
 from amqp_broker.channel.settlement import FEW, put_back_many, settle_many
 from amqp_broker.errors import ConnectionException, precondition_failed
 from amqp_broker.protocol import constants as c
@@ -28,14 +29,6 @@ if TYPE_CHECKING:
 
 #: So many deliveries at a time are taken out of a channel whose transaction has settled others.
 _TAKEN = 256
-
-
-class ReplyConsumer(ChannelConsumer):
-    """The consumer of amq.rabbitmq.reply-to on one channel. `address` is what requests carry as reply-to."""
-
-    def __init__(self, channel: Channel, tag: str) -> None:
-        super().__init__(channel, tag, True, False, 0, 0, None)
-        self.address = channel.services.reply_consumers.add(self)
 
 
 def on_basic_qos(channel: Channel, method: methods.BasicQos) -> None:
@@ -171,9 +164,8 @@ def _reply_with_message(channel: Channel, tag: int, is_redelivered: bool, messag
     address = message.address
     reply(channel, methods.BasicGetOk(tag, is_redelivered, address.exchange, address.routing_key, left))
     channel.output.put_content(message, channel.channel_id, connection.frame_max)
-    if channel.output.size() > connection.config.output_pause_bytes:
-        # A few octets ask for a large message: a client that asks for thousands at once gets them by and by.
-        channel.services.pauses.pause_replies(connection)
+    # A few octets ask for a large message: a client that asks for thousands at once gets them by and by.
+    connection.pause_unread()
 
 
 def _getter(channel: Channel, queue: Queue) -> ChannelConsumer:

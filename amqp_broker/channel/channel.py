@@ -40,9 +40,9 @@ from queues.queue import Queue
 from queues.stream.record import write_record
 
 if TYPE_CHECKING:
-    from amqp_broker.channel.basic_methods import ReplyConsumer
     from amqp_broker.channel.commit import Transaction
     from amqp_broker.channel.publisher import Publisher
+    from amqp_broker.channel.reply_consumer import ReplyConsumer
     from amqp_broker.channel.services import ChannelServices
     from amqp_broker.flow.client import Client
     from amqp_broker.flow.clients import Clients
@@ -412,10 +412,8 @@ class Channel:
         extra, self.counted_extra = self.extra - self.counted_extra, self.extra
         if not new:
             return
-        router = self.vhost.router
-        entry = router.get(self.exchange[1:].decode("utf-8", "surrogateescape"))
-        if entry is not None:
-            entry.count(new, new + extra)
+        exchange = self.exchange[1:].decode("utf-8", "surrogateescape")
+        self.vhost.count_published(exchange, new, new + extra)
 
     def routed_count(self) -> int:
         """To how many queues all together went what was published, but for transactions, which count theirs."""
@@ -428,8 +426,7 @@ class Channel:
     def count_sizes(self) -> None:
         """Add what was published since the last call to the counts of sizes: when somebody asks."""
         self._count_class()
-        connection = self.connection
-        sizes = connection.clients.message_sizes
+        sizes = self.services.message_sizes
         for number in range(CLASSES):
             if self.by_size[number]:
                 sizes.add(number, self.by_size[number])
@@ -538,11 +535,11 @@ class Channel:
 
     def trace(self, what: str, consumer: ChannelConsumer, message: Message | None, is_redelivered: bool) -> None:
         """Tell who observes the virtual host what happened between the channel's client and a message."""
-        taps, queue = self.vhost.taps, consumer.queue
-        if taps is None or queue is None or message is None:
+        queue = consumer.queue
+        if self.vhost.taps is None or queue is None or message is None:
             return  # direct replies come from no queue, and what was copied from a stream before is no message
         connection = self.connection
-        taps.happened(self.clock.now, what, message, {
+        self.vhost.happened(self.clock.now, what, message, {
             "queues": [queue.name],
             "consumer_tag": consumer.tag or None,
             "ack_required": not consumer.no_ack,
@@ -832,3 +829,7 @@ class Channel:
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """The broker has ended the consumer: its client is told."""
         self.services.publisher.cancel_consumer(self, consumer)
+
+    def tell_cancelled(self, consumer_tag: str) -> None:
+        """See OpenChannel."""
+        self.services.publisher.tell_cancelled(self, consumer_tag)

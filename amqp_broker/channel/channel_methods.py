@@ -33,7 +33,7 @@ def on_channel_close(channel: Channel, method: methods.ChannelClose) -> None:
         reply(channel, methods.ChannelCloseOk())
 
     # What it has done is counted as that of a closed one from here on: it is not to be counted, or closed, once more.
-    del channel.connection.channels[channel.channel_id]
+    channel.connection.forget_channel(channel.channel_id)
     close_channel(channel, "channel.close", answer)
 
 

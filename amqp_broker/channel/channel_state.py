@@ -104,7 +104,7 @@ def state_of(channel: Channel) -> ChannelState:
 def go_on_with(
     connection: Client, declarer: Declarer, state: ChannelState, services: ChannelServices
 ) -> Channel:
-    """The channel of an open connection that has come from another process."""
+    """The channel of an open connection that has come from another process, and has still to keep it."""
     assert connection.state == OPEN
     channel = Channel(connection, declarer, state.channel_id, services)
     channel.is_flowing = state.is_flowing
@@ -122,7 +122,6 @@ def go_on_with(
     channel.unroutable, channel.returned = state.unroutable, state.returned
     channel.passed, channel.redelivered, channel.unwanted = state.passed, state.redelivered, state.unwanted
     channel.got, channel.got_no_ack, channel.got_nothing = state.got, state.got_no_ack, state.got_nothing
-    connection.channels[state.channel_id] = channel
     connection.clients.go_on_with_channel(
         state.published + state.confirmed, state.confirmed, channel.delivered_count(), channel.routed_count()
     )

@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 _LEAVING = 64
 
 
-def open_channel(connection: Client, channel_id: int, services: ChannelServices, clients: Clients) -> None:
-    """channel.open. Raises ConnectionException when there are too many (530), or the virtual host is deleted (320)."""
+def open_channel(connection: Client, channel_id: int, services: ChannelServices, clients: Clients) -> Channel:
+    """channel.open. Returns the channel, which is its connection's to keep. Raises ConnectionException when there are
+    too many (530), or the virtual host is deleted (320)."""
     declarer = connection.declarer
     assert declarer is not None  # the connection is open
     declarer.vhost.check_is_there()
     session = declarer.session
     limit = session.channel_max
-    if limit and len(connection.channels) >= limit:
+    if limit and connection.channel_count() >= limit:
         raise ConnectionException(
-            ReplyCode.NOT_ALLOWED, f"number of channels opened ({len(connection.channels)}) has reached the "
+            ReplyCode.NOT_ALLOWED, f"number of channels opened ({connection.channel_count()}) has reached the "
             f"negotiated channel_max ({limit})", 20, 10
         )
     user = services.metadata.user(session.user)
@@ -47,9 +48,9 @@ def open_channel(connection: Client, channel_id: int, services: ChannelServices,
             10,
         )
     channel = Channel(connection, declarer, channel_id, services)
-    connection.channels[channel_id] = channel
     clients.count_channel()
     reply(channel, methods.ChannelOpenOk())
+    return channel
 
 
 def close_channel(channel: Channel, what: str = "", then: Callable[[], None] | None = None) -> None:

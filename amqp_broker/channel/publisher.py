@@ -184,10 +184,10 @@ class Publisher:
     @staticmethod
     def _observe(channel: Channel, route: PublishRoute, message: Message, outcome: int) -> None:
         """Somebody may want to know of messages that are refused."""
-        taps = channel.vhost.taps
-        if outcome == REFUSED_OUTCOME and taps is not None:
+        vhost = channel.vhost
+        if outcome == REFUSED_OUTCOME and vhost.taps is not None:
             refusing = [queue.name for queue in route.queues]
-            taps.happened(channel.clock.now, REFUSED, message, {"queues": refusing})
+            vhost.happened(channel.clock.now, REFUSED, message, {"queues": refusing})
 
     def record_unroutable(self, channel: Channel, message: Message, is_returned: bool) -> None:
         """A message went to no queue."""
@@ -251,36 +251,31 @@ class Publisher:
         """The queue of a consumer is gone: tell a client that wants to know (RabbitMQ's consumer_cancel_notify); after
         the queue.delete-ok that it waits for."""
         channel.consumers.pop(consumer.tag, None)
-        connection = channel.connection
-        if connection.late_cancels is not None:
-            connection.late_cancels.append((channel, consumer.tag))
-        else:
-            self.tell_cancelled([(channel, consumer.tag)])
+        channel.connection.tell_cancelled(channel, consumer.tag)
 
     @property
     def is_telling(self) -> bool:
         """Whether clients have still to hear that consumers of theirs were cancelled."""
         return bool(self._cancels)
 
-    def tell_cancelled(self, cancels: list[tuple[Channel, str]]) -> None:
-        """basic.cancel from the broker for these consumers, by their tags: a queue may have very many."""
-        if cancels and not self._cancels:
+    def tell_cancelled(self, channel: Channel, consumer_tag: str) -> None:
+        """basic.cancel from the broker for a consumer, in slices: a queue may have very many."""
+        if not self._cancels:
             self._background.add(self._tell_some)
-        self._cancels.extend(cancels)
+        self._cancels.append((channel, consumer_tag))
 
     def _tell_some(self, now: int) -> bool:
         cancels = self._cancels
         for _ in range(min(_CANCELS, len(cancels))):
             channel, consumer_tag = cancels.popleft()
-            connection = channel.connection
-            if connection.channels.get(channel.channel_id) is not channel or channel.is_closing:
+            if channel.is_closing or not channel.connection.has_channel(channel):
                 continue  # nobody is there to be told
             if consumer_tag in channel.consumers:
                 continue  # the client has cancelled it, and used the tag again
             if "consumer_cancel_notify" in channel.session.capabilities:
                 payload = methods.encode_method(methods.BasicCancel(consumer_tag, True))
                 channel.output.put_frame(1, channel.channel_id, payload)
-                connection.touch()
+                channel.connection.touch()
         return bool(cancels)
 
 

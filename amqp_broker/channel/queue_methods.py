@@ -121,7 +121,7 @@ def _delete_queue(channel: Channel, method: methods.QueueDelete, name: str) -> N
     connection = channel.connection
     declarations = channel.services.declarations
     lasts = audited.lasts(channel.vhost.find_queue(name))
-    connection.hold_cancels()
+    connection.hold_cancels()  # clients count on hearing of the deletion they have asked for before what comes of it
     try:
         count, proposal = declarations.delete_queue(channel.declarer, name, method.if_unused, method.if_empty)
     except ChannelException:
@@ -130,12 +130,7 @@ def _delete_queue(channel: Channel, method: methods.QueueDelete, name: str) -> N
     if lasts:
         audited.record(channel, method.name, name, {"messages": count})
     answer = methods.QueueDeleteOk(count)
-    reply_when_applied(channel, proposal, answer, method.nowait, lambda: _tell_cancels(channel))
-
-
-def _tell_cancels(channel: Channel) -> None:
-    """Clients count on hearing of the deletion that they have asked for before what comes of it."""
-    channel.services.publisher.tell_cancelled(channel.connection.release_cancels())
+    reply_when_applied(channel, proposal, answer, method.nowait, connection.release_cancels)
 
 
 HANDLERS: dict[int, Handler] = {

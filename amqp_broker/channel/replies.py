@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amqp_broker.protocol.methods import Method
 
 
-Handler: TypeAlias = Callable[["Channel", Any], None]  # each takes its own class of method
+Handler: TypeAlias = Callable[["Channel", Any], None]  # own class: each takes that of its method
 M = TypeVar("M", bound=methods.Method)
 #: A declaration that others are always faster with is given up after so many times.
 _MAX_TRIES = 10

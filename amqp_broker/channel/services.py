@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.assemblies import Assemblies
     from amqp_broker.channel.confirms import Confirming
     from amqp_broker.channel.publisher import Publisher
+    from amqp_broker.flow.message_sizes import MessageSizes
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.flow.pending_answers import PendingAnswers
     from amqp_broker.flow.turn_share import TurnShare
@@ -48,6 +49,7 @@ class ChannelServices:
     answers: PendingAnswers
     pauses: Pauses
     turn_share: TurnShare
+    message_sizes: MessageSizes
     random_bytes: Callable[[int], bytes]
     propose: Callable[[Command, Callable[[object], None]], Proposal]
     settling: Callable[[], Proposal | None]

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any, TextIO, TypeAlias
 
-Stream: TypeAlias = Any  # of text, or of octets below it
+Stream: TypeAlias = Any  # untyped: of text, or of octets below it
 
 
 class WatchedOutput:

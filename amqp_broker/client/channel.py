@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self, overload
 
 from amqp_broker.client.consumer import Consumer
 from amqp_broker.client.errors import ChannelClosed, ClientError, ClientTimeout, Unroutable
@@ -55,7 +55,18 @@ class Channel:
 
     # Any method
 
-    def call(self, method: m.Method, timeout: float | None = None) -> Any:  # the method that answers it
+    @overload
+    def call(self, method: m.QueueDeclare, timeout: float | None = None) -> m.QueueDeclareOk: ...
+    @overload
+    def call(self, method: m.QueuePurge, timeout: float | None = None) -> m.QueuePurgeOk: ...
+    @overload
+    def call(self, method: m.QueueDelete, timeout: float | None = None) -> m.QueueDeleteOk: ...
+    @overload
+    def call(self, method: m.BasicConsume, timeout: float | None = None) -> m.BasicConsumeOk: ...
+    @overload
+    def call(self, method: m.Method, timeout: float | None = None) -> m.Method | Delivery: ...
+
+    def call(self, method: m.Method, timeout: float | None = None) -> m.Method | Delivery:
         """Sends a method and returns its reply: a method, or the Delivery that answers basic.get.
 
         Raises ChannelClosed or ConnectionClosed with the broker's code and text where it refuses,

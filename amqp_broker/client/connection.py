@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from amqp_broker.client.address import Address, parse_url
 from amqp_broker.client.channel import Channel
@@ -181,7 +181,7 @@ class Connection:
         channel.call(m.ChannelOpen())
         return channel
 
-    def call(self, method: m.Method, timeout: float | None = None) -> Any:  # the method that answers it
+    def call(self, method: m.Method, timeout: float | None = None) -> m.Method:
         """Sends a method of the connection itself, such as update-secret, and returns its reply."""
         self.send(0, method)
         expected = m.METHODS_BY_NAME[method.replies[0]]

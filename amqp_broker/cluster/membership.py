@@ -483,9 +483,8 @@ class Membership:
 
     def _level_of_all(self, recorded: Mapping[str, str]) -> int:
         """The latest level that all members speak; the first, where one of them is not there."""
-        acquaintances = self._replication.acquaintances
-        others = {*recorded, *self._replication.members()} - {self._replication.own_node}
-        return min([acquaintances.own_level, *map(acquaintances.level_of, others)])
+        replication = self._replication
+        return min(map(replication.spoken_by, {*recorded, *replication.members(), replication.own_node}))
 
     # -- groups --------------------------------------------------------------------------------------------------------
 

@@ -194,6 +194,11 @@ class Replication:
         """The name of this process: the node's, as it has that in its groups, and which of the workers it is."""
         return worker_name(self.host.node_id, self._config.worker)
 
+    def spoken_by(self, node: str) -> int:
+        """The newest level that a node speaks: this one, or one that is linked; else the first."""
+        acquaintances = self.acquaintances
+        return acquaintances.own_level if node == self.own_node else acquaintances.level_of(node)
+
     @property
     def metadata_group(self) -> Group:
         """Raft's group of the metadata, from `open` on."""

@@ -9,6 +9,7 @@ cdef Py_ssize_t _PARTIAL_BYTES
 
 @cython.final
 cdef class Connection(Client):
+    cdef public dict channels
     cdef public Channel current
     cdef public bytes pending
     cdef public unsigned int serving
@@ -19,8 +20,6 @@ cdef class Connection(Client):
     cdef public object control
     cdef public long long last_received
     cdef public long long last_sent
-    cdef public long long received_bytes
-    cdef public long long sent_bytes
     cdef public long long connected_at
     cdef public bint is_abandoned
     cdef public object timer
@@ -42,3 +41,5 @@ cdef class Connection(Client):
     cdef Channel _find_channel(self, unsigned int channel_id)
     cdef int _receive_other(self, int kind, unsigned int channel_id, const unsigned char* data,
                                  Py_ssize_t position, Py_ssize_t end) except -1
+
+cpdef list connections_of(list clients)

@@ -12,6 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import cython
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from amqp_broker.connection.connection_state import ConnectionState
     from amqp_broker.connection.control import Control
     from amqp_broker.connection.transport import Transport
+    from amqp_broker.flow.client import OpenChannel
     from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.declarer import Declarer
     from amqp_broker.flow.pauses import Pauses
@@ -71,7 +73,7 @@ _BASIC_NACK = 60 << 16 | 120
 
 
 class Connection(Client):
-    """One client connection. received_bytes, sent_bytes: octets that were handled, and that the driver has taken."""
+    """One client connection."""
 
     def __init__(
         self,
@@ -85,14 +87,13 @@ class Connection(Client):
     ) -> None:
         super().__init__(clients, pauses, clock, config, peer, number)
         self.control = control
+        self.channels: dict[int, Channel] = {}
         self.current: Channel | None = None
         self.pending = b""
         self.is_abandoned = False
         self.last_received = clock.now
         self.last_sent = clock.now
         self.connected_at = clock.now
-        self.received_bytes = 0
-        self.sent_bytes = 0
         self.handshake_step = 0
         self.serving = 0
         self.partial_left = 0
@@ -183,12 +184,16 @@ class Connection(Client):
         self.received_bytes += self.position
         return self.position
 
-    def now_served(self) -> tuple[Channel | None, int]:
+    def said_bytes(self) -> int:
         """See Client."""
-        return self.current, self.serving
+        return self.received_bytes + self.position
 
-    def serve(self, channel: Channel | None, index: int, answer: Callable[[], None]) -> None:
-        """See Client: as `receive` calls a handler."""
+    def served_later(self) -> Callable[[Callable[[], None]], None]:
+        """See Client."""
+        return partial(self._serve, self.current, self.serving)
+
+    def _serve(self, channel: Channel | None, index: int, answer: Callable[[], None]) -> None:
+        """As `receive` calls a handler."""
         self.current = channel
         self.serving = index
         if channel is not None and (channel.is_closing or not channel.is_open):
@@ -207,12 +212,24 @@ class Connection(Client):
         except Exception as error:  # noqa: BLE001  # a defect of ours ends one connection, with 541
             self.control.on_defect(self, error)
 
-    def refuse(self, channel: Channel, error: ChannelException) -> None:
+    def refuse(self, channel_id: int, error: ChannelException) -> None:
         """See Client."""
         served = self.current
-        self.current = channel
+        self.current = self.channels[channel_id]
         self.control.on_channel_exception(self, error)
         self.current = served
+
+    def channel_count(self) -> int:
+        """See Client."""
+        return len(self.channels)
+
+    def has_channel(self, channel: OpenChannel) -> bool:
+        """See Client."""
+        return self.channels.get(channel.channel_id) is channel
+
+    def forget_channel(self, channel_id: int) -> None:
+        """See Client."""
+        del self.channels[channel_id]
 
     def _receive_protocol_header(self, data: bytes, length: int) -> bool:
         """The first eight octets (AMQP 0-9-1 §4.2.2). Returns whether there is more to do."""
@@ -346,3 +363,14 @@ class Connection(Client):
         raise ConnectionException(
             ReplyCode.FRAME_ERROR, f"frame payload of {size} octets is above the negotiated {self.payload_max}"
         )
+
+
+def connection_of(client: Client) -> Connection:
+    """What the rooms below call a client: the node makes no others."""
+    assert isinstance(client, Connection), f"{type(client).__name__} is a client and no Connection: make one"
+    return client
+
+
+def connections_of(clients: list[Client]) -> list[Connection]:
+    """The same list of them."""
+    return clients  # type: ignore[return-value]  # see connection_of; to look at each costs, and a turn has three

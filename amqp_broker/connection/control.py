@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.channel import audited, handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
-from amqp_broker.connection.connection import Connection
+from amqp_broker.connection.connection import Connection, connection_of, connections_of
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException, vhost_deleted
 from amqp_broker.flow.state import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN
 from amqp_broker.protocol import constants as c
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from amqp_broker.channel.services import ChannelServices
     from amqp_broker.connection.handshake import Handshake
     from amqp_broker.connection.steering import Steering
-    from amqp_broker.flow.client import OpenConnection
     from amqp_broker.flow.clients import Clients
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
@@ -131,7 +130,7 @@ class Control:
     def _on_unopened(self, connection: Connection, channel_id: int, index: int, payload: bytes) -> None:
         if index == _CHANNEL_OPEN:
             self._decode(payload)
-            open_channel(connection, channel_id, self._services, self._clients)
+            connection.channels[channel_id] = open_channel(connection, channel_id, self._services, self._clients)
             self._turn_share.record_request(connection, index)
         else:
             if index >> 16 == c.CLASS_CONNECTION:
@@ -140,7 +139,7 @@ class Control:
 
     def _on_closing_channel(self, channel: Channel, index: int) -> None:
         """channel.close was sent: everything is dropped until the client has answered."""
-        connection = channel.connection
+        connection = connection_of(channel.connection)
         if index == _CHANNEL_CLOSE_OK:
             del connection.channels[channel.channel_id]
             channel.end()
@@ -154,11 +153,11 @@ class Control:
         method = self._decode(payload)
         channel.vhost.check_is_there()
         handler = handlers.HANDLERS.get(method.index)
-        connection: OpenConnection = channel.connection
+        connection = connection_of(channel.connection)
         if connection.steered is not None and self._steering is not None and self._steering.goes_first(channel, method):
             connection.position -= len(payload) + _FRAME_BYTES  # it is handled when that is decided
             return
-        if self._held_writes and self._held.holds_back(channel, method):
+        if self._held_writes and self._held.holds_back(connection, channel.vhost, channel.last_queue, method):
             connection.position -= len(payload) + _FRAME_BYTES  # it is handled when the queue can be used again
             return
         if handler is None:
@@ -242,28 +241,29 @@ class Control:
         """Close the connections to a virtual host that is deleted, a few in a slice. Who says something before is
         closed then (VHost.check_is_there)."""
         error = vhost_deleted(vhost.name)
-        return self._close_each(
-            self._clients.all(), lambda connection: connection.vhost is vhost, error.explanation
-        )
+        return self._close_each(self._all(), lambda connection: connection.vhost is vhost, error.explanation)
 
     def close_user(self, name: str) -> None:
         """Close the open connections of a user who is deleted, and those where he is somebody else, in slices. Its
         permissions are gone already."""
 
-        def is_meant(connection: OpenConnection) -> bool:
+        def is_meant(connection: Connection) -> bool:
             session = connection.session
             return connection.state == OPEN and session is not None and name in (session.user, session.acting)
 
-        steps = self._close_each(self._clients.all(), is_meant, f"user '{name}' is deleted")
+        steps = self._close_each(self._all(), is_meant, f"user '{name}' is deleted")
         Task(self._services.background, steps)
 
     def close_all(self) -> Task:
         """Close every connection, as the node stops (RabbitMQ's text), in slices. Done when all have been told."""
         text = "broker forced connection closure with reason 'shutdown'"
-        return Task(self._services.background, self._close_each(self._clients.all(), lambda connection: True, text))
+        return Task(self._services.background, self._close_each(self._all(), lambda connection: True, text))
+
+    def _all(self) -> list[Connection]:
+        return connections_of(self._clients.all())
 
     def _close_each(
-        self, connections: list[OpenConnection], is_meant: Callable[[OpenConnection], bool], text: str
+        self, connections: list[Connection], is_meant: Callable[[Connection], bool], text: str
     ) -> Steps:
         """Those of them that are meant, with 320."""
         cost, left = 0, deque(connections)
@@ -367,7 +367,7 @@ class Control:
         closing = self._clients.closing
         closing[connection.number] = connection
         if len(closing) > self._config.max_closing_connections:
-            self.abandon(next(iter(closing.values())))
+            self.abandon(connection_of(next(iter(closing.values()))))
 
     def release(self, connection: Connection) -> None:
         """Give back everything that the connection holds: channels, consumers, deliveries, exclusive queues. What it

@@ -90,7 +90,7 @@ class Handshake:
         self._timers = timers
         self._clock = clock
         self.logins = Logins(config, metadata, passwords, pauses, clock, self._decide, audit)
-        self._handlers: dict[int, Callable[[Connection, Any], None]] = {  # each takes its own class of method
+        self._handlers: dict[int, Callable[[Connection, Any], None]] = {  # own class: each takes that of its method
             c.CONNECTION_START_OK: self.on_connection_start_ok,
             c.CONNECTION_TUNE_OK: self.on_connection_tune_ok,
             c.CONNECTION_OPEN: self.on_connection_open,

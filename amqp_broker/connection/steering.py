@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amqp_broker.auth.session import Session
 from amqp_broker.channel.channel_state import go_on_with, is_busy, is_unconfirmed, state_of
+from amqp_broker.connection.connection import connection_of
 from amqp_broker.connection.connection_state import ConnectionState
 from amqp_broker.connection.heartbeat import watch_heartbeat
 from amqp_broker.errors import ConnectionException
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from amqp_broker.connection.connection import Connection
     from amqp_broker.connection.control import Control
     from amqp_broker.connection.handshake import Handshake
-    from amqp_broker.flow.client import OpenConnection
+    from amqp_broker.flow.client import Client
     from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.links.tenants import Tenants
@@ -174,7 +175,7 @@ class Steering:
         """A method of a connection that may move. Whether it moves first, and the method is handled where it goes."""
         if method.index not in (c.BASIC_CONSUME, c.BASIC_GET):
             return False
-        connection: OpenConnection = channel.connection
+        connection = channel.connection
         if isinstance(method, BasicConsume):
             name = method.queue or channel.last_queue
             queue = channel.vhost.find_queue(name) if name else None
@@ -187,8 +188,9 @@ class Steering:
             connection.steered.consumes()
         return False
 
-    def wish(self, connection: Connection, home: str) -> bool:
+    def wish(self, client: Client, home: str) -> bool:
         """A connection would be better off at the home of what it uses. Returns whether it is held for that."""
+        connection = connection_of(client)
         steered, now = connection.steered, self._clock.now
         if steered is None or steered.moves >= MOST_MOVES or now < steered.next_at:
             return False
@@ -403,7 +405,7 @@ class Steering:
         connection.go_on_with(state, session, declarer)
         services.clients.arrive(connection, session.user)
         for each in state.channels:
-            go_on_with(connection, declarer, each, services.channels)
+            connection.channels[each.channel_id] = go_on_with(connection, declarer, each, services.channels)
         watch_heartbeat(connection, session.heartbeat_ms, self._timers, now)
         self.opened(connection, state.moves, now + REST_MS)
         services.control.log_arrival(connection)

@@ -17,6 +17,8 @@ cdef class Client:
     cdef public Py_ssize_t payload_max
     cdef public Py_ssize_t output_limit
     cdef public Py_ssize_t unsent_bytes
+    cdef public long long received_bytes
+    cdef public long long sent_bytes
     cdef public bint is_dirty
     cdef public bint is_held
     cdef public bint is_writable
@@ -27,7 +29,6 @@ cdef class Client:
     cdef public Clients clients
     cdef public TurnClock clock
     cdef public ContentScanner scanner
-    cdef public dict channels
     cdef public object config
     cdef public object peer
     cdef public long long number

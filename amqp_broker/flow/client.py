@@ -7,7 +7,7 @@ pauses it and why is in pauses.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.flow.output import Output
 from amqp_broker.flow.reason import HANDLING
@@ -34,12 +34,19 @@ _HANDLING = HANDLING
 #: So much output is not held back any more, octets: it makes a write worth its while.
 _HELD_BYTES = 65_536
 
-OpenConnection: TypeAlias = Any  # connection.Connection, which is a Client: its room stands above
-OpenChannel: TypeAlias = Any  # channel.Channel, which knows this class: its room stands above
+
+class OpenChannel(Protocol):
+    """What is known here of a channel, whose room stands above (channel/channel.py)."""
+
+    channel_id: int
+
+    def tell_cancelled(self, consumer_tag: str) -> None:
+        """The client hears that the broker has ended a consumer."""
 
 
 class Client:
-    """peer: who it is (flow/peer.py). session: who has logged in, None before that. declarer: what it is in its virtual
+    """peer: who it is (flow/peer.py). received_bytes, sent_bytes: octets that were handled, and that the driver has
+    taken. session: who has logged in, None before that. declarer: what it is in its virtual
     host, while it is open. paused_for: Reasons, as bits; only Pauses changes them. is_paused: nothing
     is read from it, as the driver was told last. is_starved: deliveries stopped for want of room or memory. homes:
     links to nodes to whose queues it publishes. late_cancels: consumers whose end it hears of behind an answer.
@@ -61,11 +68,12 @@ class Client:
         self.scanner = ContentScanner(config.max_table_depth)
         self.session: Session | None = None
         self.declarer: Declarer | None = None
-        self.channels: dict[int, OpenChannel] = {}
         self.frame_max = config.initial_frame_max
         self.payload_max = config.initial_frame_max - 8
         self.output_limit = config.output_limit_bytes
         self.unsent_bytes = 0
+        self.received_bytes = 0
+        self.sent_bytes = 0
         self.is_dirty = False
         self.is_held = False
         self.is_writable = True
@@ -139,6 +147,15 @@ class Client:
         """So much was said to it that its transport has not taken."""
         self.unsent_bytes = octets
 
+    def unread_bytes(self) -> int:
+        """So much was said to it that it has not read, or not been sent yet."""
+        return self.unsent_bytes + self.output.size()
+
+    def pause_unread(self) -> None:
+        """It has asked for something, and is not heard any more where this turn has too much to say to it by now."""
+        if self.output.size() > self.config.output_pause_bytes:
+            self.pauses.pause_replies(self)
+
     def become_unwritable(self) -> None:
         """The transport is full: no deliveries."""
         self.is_writable = False
@@ -170,10 +187,18 @@ class Client:
         """It hears of the ends of its consumers later, behind an answer."""
         self.late_cancels = []
 
-    def release_cancels(self) -> list[tuple[OpenChannel, str]]:
-        """No longer. Returns what it has not heard yet."""
+    def tell_cancelled(self, channel: OpenChannel, consumer_tag: str) -> None:
+        """The broker has ended a consumer of it: it hears of that now, or later."""
+        if self.late_cancels is None:
+            channel.tell_cancelled(consumer_tag)
+        else:
+            self.late_cancels.append((channel, consumer_tag))
+
+    def release_cancels(self) -> None:
+        """No longer: it hears of those that were held."""
         cancels, self.late_cancels = self.late_cancels or [], None
-        return cancels
+        for channel, consumer_tag in cancels:
+            channel.tell_cancelled(consumer_tag)
 
     # -- of the connection -----------------------------------------------------------------------------------------
 
@@ -181,14 +206,27 @@ class Client:
         """A chunk from the transport, behind what is still there."""
         raise NotImplementedError
 
-    def now_served(self) -> tuple[OpenChannel | None, int]:
-        """The channel, if any, and the index of the method that is being handled."""
+    def said_bytes(self) -> int:
+        """Octets that were handled, up to the frame that is being handled."""
         raise NotImplementedError
 
-    def serve(self, channel: OpenChannel, index: int, answer: Callable[[], None]) -> None:
-        """Call `answer` as a handler of the method is called: on the channel, which may have ended meanwhile."""
+    def served_later(self) -> Callable[[Callable[[], None]], None]:
+        """Of the method that is being handled: calls an answer as its handler is called, on its channel, which may have
+        ended meanwhile."""
         raise NotImplementedError
 
-    def refuse(self, channel: OpenChannel, error: ChannelException) -> None:
+    def refuse(self, channel_id: int, error: ChannelException) -> None:
         """A channel of it has to end, whichever is being served."""
+        raise NotImplementedError
+
+    def channel_count(self) -> int:
+        """How many channels it has open, with those that are closing."""
+        raise NotImplementedError
+
+    def has_channel(self, channel: OpenChannel) -> bool:
+        """Whether this one is among them."""
+        raise NotImplementedError
+
+    def forget_channel(self, channel_id: int) -> None:
+        """The client has closed it."""
         raise NotImplementedError

@@ -16,7 +16,7 @@ from amqp_broker.flow.message_sizes import MessageSizes
 from amqp_broker.octets.sorted_keys import SortedKeys
 
 if TYPE_CHECKING:
-    from amqp_broker.flow.client import Client, OpenConnection
+    from amqp_broker.flow.client import Client
 
 
 #: So many handshakes are looked at for one that does not wait for the broker.
@@ -46,68 +46,68 @@ class Clients:
         self.max_connections = max_connections
         self.max_transports = 1 << 62
         self.numbers: SortedKeys[int] = SortedKeys()
-        self.connections: dict[int, OpenConnection] = {}
-        self.pending_handshakes: dict[int, OpenConnection] = {}
-        self.closing: dict[int, OpenConnection] = {}
-        self.users: dict[str, dict[OpenConnection, None]] = {}
+        self.connections: dict[int, Client] = {}
+        self.pending_handshakes: dict[int, Client] = {}
+        self.closing: dict[int, Client] = {}
+        self.users: dict[str, dict[Client, None]] = {}
         self.open_count = 0
         self.opened = self.closed = self.channels_opened = self.channels_closed = 0
         self.moved = 0
         self.sums = ClosedSums()
         self.message_sizes = MessageSizes()
-        self.dirty: list[OpenConnection] = []
+        self.dirty: list[Client] = []
         self.holds_back = False
-        self.held: list[OpenConnection] = []
-        self.dropped: list[OpenConnection] = []
-        self.starved: dict[OpenConnection, None] = {}
+        self.held: list[Client] = []
+        self.dropped: list[Client] = []
+        self.starved: dict[Client, None] = {}
 
     def allow(self, connections: int, transports: int) -> None:
         """The driver has no room for more."""
         self.max_connections = connections
         self.max_transports = transports
 
-    def add(self, client: OpenConnection) -> None:
+    def add(self, client: Client) -> None:
         """There is a transport."""
         self.connections[client.number] = client
         self.numbers.add(client.number)
 
-    def all(self) -> list[OpenConnection]:
+    def all(self) -> list[Client]:
         """Every one that has a transport; some may come and go while they are looked through."""
         return list(self.connections.values())
 
-    def find(self, number: int) -> OpenConnection | None:
+    def find(self, number: int) -> Client | None:
         """The one of that number, None where there is none any more."""
         return self.connections.get(number)
 
-    def of_user(self, name: str) -> Collection[OpenConnection]:
+    def of_user(self, name: str) -> Collection[Client]:
         """The open ones of a user."""
         return self.users.get(name, ())
 
-    def slowest_handshake(self) -> OpenConnection:
+    def slowest_handshake(self) -> Client:
         """Of those that are not open yet the oldest, which has had the longest chance, unless it is waiting for the
         broker (to compare its password). There is one."""
         pending = self.pending_handshakes.values()
         slowest = next((each for each in islice(pending, _EXCUSED) if not each.is_parked), None)
         return slowest or next(iter(pending))
 
-    def end_handshake(self, client: OpenConnection) -> None:
+    def end_handshake(self, client: Client) -> None:
         """It has failed."""
         self.pending_handshakes.pop(client.number, None)
 
-    def feed(self, client: OpenConnection) -> None:
+    def feed(self, client: Client) -> None:
         """Deliveries to it go on."""
         self.starved.pop(client, None)
 
-    def drop(self, client: OpenConnection) -> None:
+    def drop(self, client: Client) -> None:
         """The driver is to close its transport."""
         self.dropped.append(client)
 
-    def abandon(self, client: OpenConnection) -> None:
+    def abandon(self, client: Client) -> None:
         """The same, and its end is not awaited."""
         self.closing.pop(client.number, None)
         self.dropped.append(client)
 
-    def arrive(self, client: OpenConnection, user: str) -> None:
+    def arrive(self, client: Client, user: str) -> None:
         """An open connection has come from another worker, which has counted what it has done so far."""
         self.add(client)
         self.enter(client, user)
@@ -143,11 +143,11 @@ class Clients:
         self.sums.confirmed += confirmed
         self.sums.delivered += delivered
 
-    def add_dirty(self, client: OpenConnection) -> None:
+    def add_dirty(self, client: Client) -> None:
         """It has something to say, for the first time in this turn."""
         self.dirty.append(client)
 
-    def take_dirty(self) -> list[OpenConnection]:
+    def take_dirty(self) -> list[Client]:
         """Those that have something to say."""
         dirty, self.dirty = self.dirty, []
         return dirty
@@ -156,7 +156,7 @@ class Clients:
         """Whether deliveries that are made from now on leave a little later, where they are not much."""
         self.holds_back = holds_back
 
-    def hold(self, client: OpenConnection) -> None:
+    def hold(self, client: Client) -> None:
         """A delivery to it is held back, the first since `release`."""
         self.held.append(client)
 
@@ -166,7 +166,7 @@ class Clients:
         for client in held:
             client.let_go()
 
-    def take_dropped(self) -> list[OpenConnection]:
+    def take_dropped(self) -> list[Client]:
         """Those that are to be closed."""
         dropped, self.dropped = self.dropped, []
         return dropped
@@ -186,7 +186,7 @@ class Clients:
         if not self.users[user]:
             del self.users[user]
 
-    def forget(self, client: OpenConnection) -> None:
+    def forget(self, client: Client) -> None:
         """Its transport is gone."""
         if client.number in self.connections:
             self.sums.received_bytes += client.received_bytes
@@ -198,4 +198,4 @@ class Clients:
 
     def count_channels(self, user: str) -> int:
         """Open channels of all connections of a user."""
-        return sum(len(client.channels) for client in self.users[user])
+        return sum(client.channel_count() for client in self.users[user])

@@ -25,6 +25,14 @@ class Declarer:
         """Whether the connection is open, and to this virtual host."""
         return self.vhost is vhost and not self._has_left
 
+    def own(self, queue: Queue) -> None:
+        """It has declared the queue as exclusive."""
+        self.exclusive_queues[queue] = None
+
+    def disown(self, queue: Queue) -> None:
+        """The queue is deleted."""
+        self.exclusive_queues.pop(queue, None)
+
     def leave(self) -> list[Queue]:
         """The connection is not open any more. Returns the queues that go with it."""
         queues, self.exclusive_queues = list(self.exclusive_queues), {}

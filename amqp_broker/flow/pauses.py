@@ -22,7 +22,7 @@ from amqp_broker.flow.reason import HANDLING, Reason
 from amqp_broker.flow.state import CLOSED, CLOSING
 
 if TYPE_CHECKING:
-    from amqp_broker.flow.client import Client, OpenConnection
+    from amqp_broker.flow.client import Client
     from queues.background import Background
 
 
@@ -45,16 +45,16 @@ class Pauses:
     def __init__(self, background: Background, notify: Callable[[Client], None]) -> None:
         self.is_shut = False
         self.changed: list[Client] = []
-        self.reading: list[OpenConnection] = []
-        self.publishers: dict[OpenConnection, None] = {}
+        self.reading: list[Client] = []
+        self.publishers: dict[Client, None] = {}
         self.notify = notify
         self._background = background
-        self.held: dict[OpenConnection, None] = {}
+        self.held: dict[Client, None] = {}
         self._all_wait = False
         self._home_backlog: int | None = None
         self.is_alarmed = False
         self._told: list[str] = []
-        self._untold: dict[OpenConnection, None] = {}
+        self._untold: dict[Client, None] = {}
         self._is_letting_in = False
 
     # -- reasons ---------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Pauses:
                 client.is_paused = is_paused
                 self.reading.append(client)
 
-    def take_reading(self) -> list[OpenConnection]:
+    def take_reading(self) -> list[Client]:
         """Those whose `is_paused` has changed."""
         reading, self.reading = self.reading, []
         return reading

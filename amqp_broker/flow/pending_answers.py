@@ -32,7 +32,7 @@ class PendingAnswer:
         self.deadline = 0
         self.is_over = False
         self._answers = answers
-        self._channel, self._serving = connection.now_served()
+        self._serve = connection.served_later()
 
     def extend(self) -> None:
         """What is waited for goes on: the whole time begins anew."""
@@ -44,7 +44,7 @@ class PendingAnswer:
         hold the connection again."""
         if not self.is_over:
             self.is_over = True
-            self._answers.end(self, lambda: self.connection.serve(self._channel, self._serving, answer))
+            self._answers.end(self, lambda: self._serve(answer))
 
     def give_up(self, waited_ms: int) -> None:
         """It does not happen in time."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from amqp_broker.flow.client import OpenConnection
+    from amqp_broker.flow.client import Client
     from queues.message import Message
     from queues.write_group import WriteGroup
 
@@ -28,7 +28,7 @@ class Steered:
     """Of one connection. moves: how often it has moved. next_at: it does not before, milliseconds. has_consumed: it has
     asked queues for messages at this worker. move(connection, home): hold it for that; False: it cannot move now."""
 
-    def __init__(self, moves: int, next_at: int, move: Callable[[OpenConnection, str], bool]) -> None:
+    def __init__(self, moves: int, next_at: int, move: Callable[[Client, str], bool]) -> None:
         self.moves = moves
         self.next_at = next_at
         self.has_consumed = False
@@ -45,13 +45,13 @@ class Steered:
         """It asks a queue for messages."""
         self.has_consumed = True
 
-    def record_publish(self, connection: OpenConnection, groups: list[WriteGroup], message: Message) -> None:
+    def record_publish(self, connection: Client, groups: list[WriteGroup], message: Message) -> None:
         """The message that has just come goes to queues of these groups, and maybe to others."""
         places = {place: None for group in groups if (place := group.written_at())}
         if not places:
             return
         if not self._count:
-            self._since = connection.received_bytes + connection.position
+            self._since = connection.said_bytes()
             self._octets.clear()
         self._count += 1
         body = message.body_size + _FRAME_BYTES if message.body is not None else 0
@@ -61,11 +61,11 @@ class Steered:
         if self._count >= WINDOW:
             connection.ask_before_publish()
 
-    def leaves(self, connection: OpenConnection) -> bool:
+    def leaves(self, connection: Client) -> bool:
         """It is about to publish. Whether it is held, because most of what it has said goes to one other worker."""
         if self._count < WINDOW:
             return False
         self._count = 0
-        said = connection.received_bytes + connection.position - self._since
+        said = connection.said_bytes() - self._since
         home = max(self._octets, key=self._octets.__getitem__)
         return 10 * self._octets[home] >= _TENTHS * said and self._move(connection, home)

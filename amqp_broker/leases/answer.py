@@ -15,15 +15,12 @@ from amqp_broker.protocol.properties import encode_properties
 from queues.message import build_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from amqp_broker.channel.channel import Channel
-    from amqp_broker.connection.connection import Connection
     from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.protocol.json_values import JsonObject
-    from amqp_broker.routing.reply_to import Replied, ReplyConsumers
+    from amqp_broker.routing.reply_to import ReplyConsumers
     from amqp_broker.turn.clock import TurnClock
-    from queues.message import Message
     from queues.page import AddressBook
     from queues.timers import Timers
 
@@ -81,19 +78,17 @@ class TimelyAnswer(Answer):
 
 
 class Replies:
-    """How a node answers its clients. pause_replies: a connection has more to read than it should get."""
+    """How a node answers its clients."""
 
     def __init__(
         self,
         addresses: AddressBook,
         reply_consumers: ReplyConsumers,
         clock: TurnClock,
-        pause_replies: Callable[[Connection], None],
     ) -> None:
         self._addresses = addresses
         self._reply_consumers = reply_consumers
         self._clock = clock
-        self._pause_replies = pause_replies
 
     def send(self, channel: Channel, reply_to: str, properties: bytes, body: bytes) -> None:
         """To a reply queue as if the user had published it there."""
@@ -103,18 +98,11 @@ class Replies:
         message = build_message(address, properties, body, False, -1, -1, now)
         consumer = self._reply_consumers.find(reply_to)
         if consumer is not None:
-            self._write(consumer, message)
+            consumer.answer(message)
             return
         queue = channel.vhost.find_queue(reply_to)
         if queue is not None and channel.session.allows(Action.WRITE, ""):
             channel.vhost.publish(message, [queue], now)
-
-    def _write(self, consumer: Replied, message: Message) -> None:
-        """To a client that asks for more than it reads nothing more is said until it has read."""
-        connection = consumer.channel.connection
-        consumer.deliver_at_once(message, False)
-        if connection.output.size() > connection.config.output_pause_bytes and not connection.is_parked:
-            self._pause_replies(connection)
 
 
 class ClientAnswer(Answer):

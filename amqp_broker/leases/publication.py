@@ -221,11 +221,9 @@ class Publication:
         positions, self._positions = self._positions[:_FOLLOWING], self._positions[_FOLLOWING:]
         if not positions and not self.waiting:
             return -1
-        service = self._service
-        groups = service.broker.groups
         self._is_submitting = True
         for position in positions:
-            group = groups.of(position.queue_id)
+            group = self._broker.group_of(position.queue_id)
             queue = group.queues.get(position.queue_id)
             if queue is not None:
                 queue.prepare()

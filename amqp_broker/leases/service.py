@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from amqp_broker.messages.facts import MessageFacts
     from amqp_broker.queue_types.remote.home import Home
     from amqp_broker.vhosts.broker import Broker
+    from queues.holder import Holder
     from queues.message import Message
     from queues.queue import Queue
     from storage.journal import Journal
+
 
 log = logging.getLogger("amqp_broker")
 
@@ -139,6 +141,10 @@ class Leases:
     def wants_sync(self) -> bool:
         """Whether somebody waits for the disk."""
         return bool(self._unsynced)
+
+    def holders(self) -> list[Holder]:
+        """See Apps."""
+        return self.apps.holders()
 
     @property
     def is_busy(self) -> bool:

@@ -150,10 +150,9 @@ class ClusterVerbs:
 
     def _level_spoken(self, name: str) -> int | None:
         """The latest that a node speaks; None where there is no link."""
-        acquaintances = self._replication.acquaintances
-        if name == self._replication.own_node:
-            return acquaintances.own_level
-        return acquaintances.level_of(name) if self._membership.is_linked(name) else None
+        replication = self._replication
+        is_known = name == replication.own_node or self._membership.is_linked(name)
+        return replication.spoken_by(name) if is_known else None
 
     def _describe_group(self, group: Group) -> JsonObject:
         group_id = group.group_id

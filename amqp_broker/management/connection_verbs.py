@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.channel.lifecycle import cancel_consumer
+from amqp_broker.connection.connection import connections_of
 from amqp_broker.flow.state import CLOSING
 from amqp_broker.management.objects.kind import Scope
 from amqp_broker.management.refused import not_found
@@ -75,7 +76,7 @@ class ConnectionVerbs:
             asker.check(None if found.session is not None and found.session.user == asker.name else ADMINISTRATOR)
             chosen: list[Connection] = [found]
         else:
-            chosen = list(self._clients.of_user(request.text("user")))
+            chosen = connections_of(list(self._clients.of_user(request.text("user"))))
         closed = 0
         for number, each in enumerate(chosen):
             if each.state < CLOSING:

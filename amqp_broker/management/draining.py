@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from amqp_broker.connection.connection import connection_of
 from amqp_broker.flow.state import CLOSING
 from amqp_broker.management.cluster_verbs import MAX_LISTED_QUEUES
 from amqp_broker.management.queue_walk import queues_in_slices
@@ -29,7 +30,7 @@ from amqp_broker.turn.task import Steps, Task
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
-    from amqp_broker.flow.client import OpenConnection
+    from amqp_broker.flow.client import Client
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.peer_questions import PeerQuestions
     from amqp_broker.management.request import Request
@@ -156,8 +157,9 @@ class Draining:
             if self._owed < 1000 or not self._facts.is_drained:
                 break
             for number in numbers:
-                one = self._connections.get(number)
-                if one is not None and _is_client(one) and self._owed >= 1000:
+                client = self._connections.get(number)
+                if client is not None and _is_client(client) and self._owed >= 1000:
+                    one = connection_of(client)
                     one.control.close(one, ReplyCode.CONNECTION_FORCED, _REASON)
                     self._owed -= 1000
             yield None
@@ -230,6 +232,6 @@ def _whole(said: JsonObject, others: list[JsonObject]) -> JsonObject:
     return said
 
 
-def _is_client(one: OpenConnection) -> bool:
+def _is_client(one: Client) -> bool:
     """Whether it is to be closed: it has logged in, and is no tool."""
     return bool(one.state < CLOSING and one.session is not None and not one.session.is_tool)

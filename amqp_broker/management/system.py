@@ -269,7 +269,7 @@ class System:
             answer = make_message(address.raw, header, len(header), octets, size, False, -1, -1, now)
         consumer = broker.reply_consumers.find(reply_to)
         if consumer is not None:
-            consumer.deliver_at_once(answer, False)
+            consumer.answer(answer)
         elif reply_to in channel.vhost.queues and channel.session.allows(Action.WRITE, ""):
             channel.vhost.publish(answer, [channel.vhost.queues[reply_to]], now)
 

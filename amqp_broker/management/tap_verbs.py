@@ -10,6 +10,7 @@ import base64
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from amqp_broker.connection.connection import connections_of
 from amqp_broker.management.definitions.arguments import read_arguments, table_as_json
 from amqp_broker.management.refused import BAD_REQUEST, Refused, not_found
 from amqp_broker.protocol.errors import MalformedInput
@@ -127,7 +128,7 @@ class TapVerbs:
         Task(self._background, self._tell_channels(vhost))
 
     def _tell_channels(self, name: str) -> Steps:
-        for number, connection in enumerate(list(self._connections.values())):
+        for number, connection in enumerate(connections_of(list(self._connections.values()))):
             vhost = connection.vhost
             if vhost is not None and vhost.name == name:
                 for channel in list(connection.channels.values()):

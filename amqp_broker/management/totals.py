@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from amqp_broker.connection.connection import connection_of
 from amqp_broker.connection.logins import AMQP, HTTP
 from amqp_broker.management.kept_totals import highest, is_short, shortfall, together
 from amqp_broker.management.queue_walk import queues_in_slices
@@ -64,6 +65,7 @@ class Totals:
     def __init__(self, counts: NodeCounts, peers: PeerQuestions) -> None:
         self._counts = counts
         self._broker = counts.broker
+        self._clients = counts.clients
         self._clock = self._broker.clock
         self._peers = peers
         self._kept = counts.kept
@@ -195,7 +197,7 @@ class Totals:
 
     def _add_channels(self) -> Steps:
         """Its result: what channels have done, and how many of those that are open have published."""
-        clients = self._counts.clients
+        clients = self._clients
         sums = clients.sums
         received, sent, publishers = sums.received_bytes, sums.sent_bytes, 0
         published, to_confirm = sums.published, sums.to_confirm
@@ -203,9 +205,10 @@ class Totals:
         for numbers in clients.numbers.in_slices(_SLICE):
             left = _SLICE
             for each in numbers:
-                one = clients.connections.get(each)
-                if one is None:
+                client = clients.connections.get(each)
+                if client is None:
                     continue  # it has gone since the last slice
+                one = connection_of(client)
                 received += one.received_bytes
                 sent += one.sent_bytes
                 for channel in list(one.channels.values()):

@@ -23,7 +23,7 @@ if cython.compiled:  # pragma: no cover
     from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize, PyByteArray_Resize
     from cython.cimports.libc.string import memcpy, memmove
 
-Pointer: TypeAlias = Any  # truly anything: an address in memory when compiled, and octets when not
+Pointer: TypeAlias = Any  # pointer: an address in memory when compiled, and octets when not
 _U16 = struct.Struct(">H")
 _U32 = struct.Struct(">L")
 _U64 = struct.Struct(">Q")

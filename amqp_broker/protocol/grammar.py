@@ -49,7 +49,7 @@ from construct import (
 
 from amqp_broker.protocol import constants as c
 
-Grammar: TypeAlias = Any  # construct has no types
+Grammar: TypeAlias = Any  # untyped: as construct has it
 
 
 class _Text(Adapter):  # type: ignore[misc]

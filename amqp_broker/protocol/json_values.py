@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from amqp_broker.protocol.properties import Properties
 
-JsonValue: TypeAlias = Any  # truly anything: what json.loads gives
-JsonObject: TypeAlias = dict[str, Any]  # truly anything, by its names
+JsonValue: TypeAlias = Any  # JSON: what json.loads gives
+JsonObject: TypeAlias = dict[str, Any]  # JSON: the same, by its names
 
 
 def field_as_json(value: object) -> JsonValue:

@@ -20,7 +20,7 @@ from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from amqp_broker.protocol.errors import EncodeError, FieldError, MethodDecodeError, UnknownMethod
 from amqp_broker.protocol.fields import Table, decode_table, encode_table
 
-Argument: TypeAlias = Any  # of whatever class: the domain says which
+Argument: TypeAlias = Any  # declared: of the class that its domain says
 Octet: TypeAlias = int
 Short: TypeAlias = int
 Long: TypeAlias = int

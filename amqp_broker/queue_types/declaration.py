@@ -50,10 +50,11 @@ _TYPE = "x-queue-type"
 class Owner(Protocol):
     """Who has an exclusive queue."""
 
-    @property
-    def exclusive_queues(self) -> dict[Queue, None]: ...
-
     def is_in(self, vhost: object) -> bool: ...
+
+    def own(self, queue: Queue) -> None: ...
+
+    def disown(self, queue: Queue) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,11 @@ class QueueDeclaration:
     def governed_as(self) -> str:
         """The name by which policies apply to it: those of a partition are those of the whole."""
         return self.part_of or self.name
+
+    def disown(self, queue: Queue) -> None:
+        """The queue that was declared so goes: if it is exclusive, it is no longer its owner's."""
+        if self.owner is not None:
+            self.owner.disown(queue)
 
 
 def _flag(value: bool) -> str:

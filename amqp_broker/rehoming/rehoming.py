@@ -98,8 +98,7 @@ class Rehoming:
 
     def movable(self, vhost: str, name: str) -> QueueRecord:
         """The record of a queue that may live elsewhere, as far as the metadata say. Raises ValueError."""
-        metadata = self.broker.metadata
-        record = metadata.queue(vhost, name)
+        record = self._metadata.queue(vhost, name)
         if record is None:
             raise ValueError(f"no queue '{name}' in vhost '{vhost}'")
         called = f"queue '{name}' in vhost '{vhost}'"
@@ -111,10 +110,10 @@ class Rehoming:
             raise ValueError(f"{called} is auto-delete: it ends with its last consumer, and is not worth a move")
         if not record.durable:
             raise ValueError(f"{called} is not durable: it ends with its home")
-        if metadata.level < REHOMING:
+        if self._metadata.level < REHOMING:
             raise ValueError(
-                f"the cluster is at level {metadata.level}, and moving queues needs {REHOMING}: upgrade all nodes "
-                f"first, `amqp-broker cluster status` shows which speak it"
+                f"the cluster is at level {self._metadata.level}, and moving queues needs {REHOMING}: upgrade all "
+                f"nodes first, `amqp-broker cluster status` shows which speak it"
             )
         return record
 

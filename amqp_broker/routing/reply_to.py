@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from amqp_broker.links.tenants import Send
 from amqp_broker.octets.buffer import Buffer
@@ -35,8 +35,6 @@ _REPLY = 1
 _TAKEN = 2
 _TOKEN_BYTES = 16
 _NODE_AT = len(REPLY_PREFIX) + 2 * _TOKEN_BYTES
-#: Replies are dropped when so many times `output_pause` waits to be read by who asked.
-_REPLY_LIMIT = 16
 #: Replies are dropped when so many octets are on their way to their node.
 _LINK_LIMIT_BYTES = 16 * 1024 * 1024
 #: So many octets are taken before the other node is told.
@@ -50,9 +48,11 @@ def _nobody(node: str, payload: bytes) -> bool:
 class Replied(Protocol):
     """A consumer of amq.rabbitmq.reply-to."""
 
-    channel: Any  # channel.Channel, which knows this module: its room stands above
+    def reply(self, message: Message) -> None:
+        """Somebody's reply, which is dropped where its client does not read what it has already been sent."""
 
-    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None: ...
+    def answer(self, message: Message) -> None:
+        """The broker's own, which is not: a client that asks for more than it reads is not heard until it reads."""
 
 
 class ReplyConsumers:
@@ -107,7 +107,7 @@ class ReplyConsumers:
         address = message.address.routing_key
         consumer = self._by_address.get(address)
         if consumer is not None:
-            _write(consumer, message)
+            consumer.reply(message)
             return True
         node = node_of(address)
         if not node or node == self.own_node:
@@ -148,7 +148,7 @@ class ReplyConsumers:
             message = read_message(reader, self._addresses)
             consumer = self._by_address.get(message.address.routing_key)
             if consumer is not None:
-                _write(consumer, message)
+                consumer.reply(message)
             self._take(node, message.size)
         else:
             raise reader.fail(f"unknown kind {kind}: written by a newer version?")
@@ -169,13 +169,3 @@ class ReplyConsumers:
 def node_of(address: str) -> str:
     """The node that a reply address names; "" for none."""
     return address[_NODE_AT + 1 :] if address[_NODE_AT : _NODE_AT + 1] == "." else ""
-
-
-def _write(consumer: Replied, message: Message) -> None:
-    """Hand a reply to a consumer of this node, unless it does not read what it has already been sent."""
-    connection = consumer.channel.connection
-    unsent = connection.unsent_bytes + connection.output.size()
-    if unsent > _REPLY_LIMIT * connection.config.output_pause_bytes:
-        log.warning("reply to %s dropped: it does not read the %d octets that wait for it", connection.peer, unsent)
-        return
-    consumer.deliver_at_once(message, False)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amqp_broker.routing.delays import DelayedMessages
-    from amqp_broker.routing.taps import Taps
+    from amqp_broker.routing.taps import Details, Taps
 
 
 #: What routes by headers may take in memory, more or less; of headers with at most so many octets.
@@ -239,6 +239,17 @@ class VHost:
             self.changed()
         else:
             self._touched([exchange], None)
+
+    def happened(self, now: int, what: str, message: Message, details: Details) -> None:
+        """Somebody may observe its messages: what happened to one, besides that it was published."""
+        if self.taps is not None:
+            self.taps.happened(now, what, message, details)
+
+    def count_published(self, exchange: str, messages: int, copies: int) -> None:
+        """So many messages to an exchange, if it is there still, went to so many queues all together."""
+        entry = self.router.get(exchange)
+        if entry is not None:
+            entry.count(messages, copies)
 
     @property
     def is_traced(self) -> bool:

@@ -103,7 +103,8 @@ class ClusterSide:
     async def start(self, node: Node, driver: Driver, disk: Disk) -> None:
         """Listen to the other members and dial them; `driver` runs the turns from now on."""
         self._node = node
-        self._replication, self._acquaintances = node.replication, node.acquaintances
+        self._replication = node.replication
+        self._acquaintances = node.acquaintances
         self._membership, self._groups = node.membership, node.groups
         self._driver = driver
         self._disk = disk

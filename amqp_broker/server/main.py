@@ -19,8 +19,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
+from amqp_broker.connection.connection import connections_of
 from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.node import Node
 from amqp_broker.server.cluster_side import ClusterSide
@@ -352,7 +353,7 @@ class Run:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
     @contextmanager
-    def _ends(self) -> Iterator[list[asyncio.Future[Any]]]:  # of whatever it is the end
+    def _ends(self) -> Iterator[list[asyncio.Task[Literal[True]] | asyncio.Future[None]]]:
         """Done when somebody stops the node, when its cluster has no use for it any more, or when it has failed."""
         asked = [asyncio.ensure_future(each.wait()) for each in (self._stop, self._cluster.over)]
         try:
@@ -407,7 +408,7 @@ class Run:
             if not closing.is_done:  # the moment begins when the last has been told
                 deadline = time.monotonic() + config.shutdown_timeout_ms / 1000
             await asyncio.sleep(0.01)
-        for connection in clients.all():
+        for connection in connections_of(clients.all()):
             if connection.transport is not None:
                 connection.transport.abort()
         await asyncio.sleep(0)

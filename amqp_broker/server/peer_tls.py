@@ -59,7 +59,7 @@ def _first_certificate(path: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(text[start : text.index(_END, start) + len(_END)])
 
 
-def _names_in(certificate: dict[str, Any]) -> tuple[str, ...]:  # as ssl has it
+def _names_in(certificate: dict[str, Any]) -> tuple[str, ...]:  # untyped: as ssl has it
     """The DNS names and the common names of a certificate."""
     names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
     names += [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]

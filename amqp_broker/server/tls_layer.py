@@ -40,7 +40,7 @@ class TlsLayer:
 
     def common_name(self) -> str | None:
         """The last common name of the client's certificate, if it has shown one that was verified."""
-        certificate: dict[str, Any] = self._records.getpeercert() or {}  # as ssl has it
+        certificate: dict[str, Any] = self._records.getpeercert() or {}  # untyped: as ssl has it
         name = None
         for part in certificate.get("subject", ()):
             for key, value in part:

@@ -34,7 +34,7 @@ def setting(
     choices: tuple[str, ...] = (),
     default_text: str = "",
     is_hidden: bool = False,
-) -> Any:  # what the field is annotated with
+) -> Any:  # declared: what the field is annotated with
     """One field of Config.
 
     `default` may be a function; `off` is the number that the word "off" stands for.

@@ -12,7 +12,7 @@ from typing import Any
 #: So many things are forgotten in one slice.
 SLICE = 64
 
-Held = dict[Any, Any] | list[Any] | set[Any]  # of whatever
+Held = dict[Any, Any] | list[Any] | set[Any]  # held: whatever it is
 
 
 def let_go(held: Held, levels: int = 1) -> Iterator[None]:

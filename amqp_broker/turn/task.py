@@ -41,10 +41,10 @@ class Awaited(Protocol):
 
 
 #: What a `yield` gives is what was awaited came to, of whatever class: who writes the steps knows which.
-Steps: TypeAlias = Generator[Awaited | None, Any, Any]  # see above
+Steps: TypeAlias = Generator[Awaited | None, Any, Any]  # result: of what is awaited, and of the whole
 
 
-class Task(Completion[Any]):  # see above
+class Task(Completion[Any]):  # result: what its steps return
     """Steps on their way; itself an Awaited. expected: errors of these classes are no defects, and who begins it sees
     to them. on_progress: called after each slice. error: what ended it, if it is not a result."""
 

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.auth.hashing import Hashing
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords, quick_hash
@@ -79,10 +79,14 @@ _PICK_BYTES = 4
 class _RemoteOwner:
     """The owner of an exclusive queue whose connection is another node's."""
 
-    exclusive_queues: ClassVar[dict[Queue, None]] = {}
-
     def is_in(self, vhost: object) -> bool:
         return False
+
+    def own(self, queue: Queue) -> None:
+        raise AssertionError(f"{queue.name} is another node's: only that lets it be owned")
+
+    def disown(self, queue: Queue) -> None:
+        """Its own node does that."""
 
 
 REMOTE_OWNER = _RemoteOwner()
@@ -121,6 +125,7 @@ class Broker:
         self.config = config
         self._journal = journal
         self.store = store
+        self._page_store = store.page_store
         self.timers = timers
         self.background = background
         self.clock = clock
@@ -304,7 +309,7 @@ class Broker:
         for queue_type in self.types.values():
             queue_type.finish_recovery()
         if not self.config.recover:
-            self.page_checks = page_checks(self.store.page_store, recovery)
+            self.page_checks = page_checks(self._page_store, recovery)
         recovery.forget()
 
     def _check_types(self, records: list[QueueRecord]) -> None:
@@ -320,7 +325,7 @@ class Broker:
     def _drop_orphans(self, known: set[int], seen: list[int]) -> None:
         """Remove page files that nobody knows any more. That a queue of the journal is gone may have been heard of just
         now, and not be on this disk: its files go when it is."""
-        page_store = self.store.page_store
+        page_store = self._page_store
         of_journal = {queue_id for queue_id in seen if queue_id < TRANSIENT_IDS}
         gone = [each for each in page_store.stored_queues() if each in of_journal and each not in known]
         page_store.drop_orphans(known, gone)
@@ -330,7 +335,7 @@ class Broker:
     def _keep_what_is_unknown(self, ids: list[int], held: list[int], seen: list[int]) -> None:
         """After damage: what belongs to queues of which nothing is known any more is set aside. Their ids are never
         given again, or their messages would turn up in new queues."""
-        journal, page_store = self._journal, self.store.page_store
+        journal, page_store = self._journal, self._page_store
         unknown = [queue_id for queue_id in held if self.metadata.queue_by_id(queue_id) is None]
         seen += [*held, *page_store.stored_queues()]
         if not journal.set_aside and not self._raft.losses:
@@ -497,7 +502,7 @@ class Broker:
             if owner is None or not owner.is_in(vhost):
                 self.declarations.remove_queue(vhost, queue)  # who wanted it has gone meanwhile
                 return
-            owner.exclusive_queues[queue] = None
+            owner.own(queue)
         queue_type.restore(queue, self.clock.now)
 
     def _declared_again(self, queue: Queue, record: QueueRecord) -> None:

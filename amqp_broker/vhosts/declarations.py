@@ -233,7 +233,7 @@ class Declarations:
         queue = broker.add_queue(vhost, declaration)
         broker.count_declared()
         if method.exclusive:
-            declarer.exclusive_queues[queue] = None
+            declarer.own(queue)
         return name, queue
 
     def _check_level(self, vhost: VHost, name: str, kind: str, arguments: Table) -> None:
@@ -298,9 +298,7 @@ class Declarations:
         """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""
         broker = self._broker
         self._condemned.discard(queue)
-        owner = queue.declaration.owner
-        if owner is not None:
-            owner.exclusive_queues.pop(queue, None)
+        queue.declaration.disown(queue)
         parts = queue.partitions()
         removed = vhost.router.remove_queue(queue.name)
         count = broker.forget_queue(vhost, queue)

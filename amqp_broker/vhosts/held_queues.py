@@ -17,7 +17,7 @@ from amqp_broker.flow.reason import Reason
 from amqp_broker.queue_types.held_queue import HeldQueue, HeldWrites
 
 if TYPE_CHECKING:
-    from amqp_broker.flow.client import OpenChannel, OpenConnection
+    from amqp_broker.flow.client import Client
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.protocol.methods import Method
     from amqp_broker.queue_types.receipts import Receipt
@@ -34,7 +34,7 @@ class _Held(NamedTuple):
     """What stands for a queue, and the connections that wait."""
 
     queue: HeldQueue
-    waiting: dict[OpenConnection, None]
+    waiting: dict[Client, None]
 
 
 class HeldQueues:
@@ -46,7 +46,7 @@ class HeldQueues:
         self._background = background
         self._clock = clock
         self._held: dict[Queue, _Held] = {}
-        self._going_on: deque[OpenConnection] = deque()
+        self._going_on: deque[Client] = deque()
         self._unsynced: deque[tuple[int, Receipt]] = deque()
         self._pauses: Pauses | None = None
 
@@ -93,16 +93,17 @@ class HeldQueues:
 
     # -- methods -------------------------------------------------------------------------------------------------------
 
-    def holds_back(self, channel: OpenChannel, method: Method) -> bool:
-        """A method of a client, while queues are held. Whether it waits, and with it the connection."""
+    def holds_back(self, connection: Client, vhost: VHost, last_queue: str | None, method: Method) -> bool:
+        """A method of a client, while queues are held. Whether it waits, and with it the connection. last_queue: of its
+        channel, for a method that names none."""
         name = getattr(method, "queue", None)
         if name is None or self._pauses is None:
             return False
-        queue = channel.vhost.find_queue(name or channel.last_queue or "")
+        queue = vhost.find_queue(name or last_queue or "")
         if queue is None or queue not in self._held:
             return False
-        self._held[queue].waiting[channel.connection] = None
-        self._pauses.pause(channel.connection, _HELD)
+        self._held[queue].waiting[connection] = None
+        self._pauses.pause(connection, _HELD)
         return True
 
     def _go_on(self, now: int) -> bool:

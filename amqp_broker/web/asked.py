@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from amqp_broker.client.channel import Channel
 from amqp_broker.client.errors import ConnectFailed
+from amqp_broker.client.messages import Delivery
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.protocol.methods import Method
 from amqp_broker.system_client import SystemRequestError
@@ -79,7 +79,7 @@ class Asked:
             if error.code == "not_found":
                 raise kind_not_found("vhost") from None
 
-    def call(self, vhost: str, method: Method) -> Any:  # the method that answers it
+    def call(self, vhost: str, method: Method) -> Method | Delivery:
         """The broker's reply to an AMQP method, as this user. Raises ApiError, ClientError."""
         with self.channel(vhost) as channel:
             return channel.call(method)

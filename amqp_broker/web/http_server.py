@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import h11
 import uvicorn
@@ -36,7 +36,7 @@ class TimedProtocol(H11Protocol):
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: Any) -> None:  # uvicorn wants a narrower class than asyncio
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn wants it
         super().connection_made(transport)
         self.everybody.add(self)
         self._wait()

@@ -55,7 +55,7 @@ class Checkpoint:
                 self._is_whole = True
                 self._capture.close()
                 self._places.checkpoint_captured(self._named, self._compacted)
-                self._pager.has_named_pages = True
+                self._pager.names_pages()
             raise
 
     def close(self) -> None:

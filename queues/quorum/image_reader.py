@@ -314,7 +314,7 @@ class _QueueReader:
             delivery_owner.page_octets += location.length if location is not None else page.size
         if location is not None:
             page.location = location
-            page.is_named = True
+            page.be_named()
             self._pager.page_store.adopt(self.queue.queue_id, [location])
             return
         self._pager.used += page.size
@@ -368,7 +368,7 @@ class _QueueReader:
         stored.live = len(entries)
         stored.data = None
         stored.location = location
-        stored.is_named = True
+        stored.be_named()
         for entry in entries:
             if entry.sequence not in messages:
                 raise Malformed(f"queue {queue_id}: message {entry.sequence} is not in its page {location}")

@@ -461,4 +461,4 @@ class QueueGroupMachine:
         if self._places.is_retiring and not execution.is_discarding:
             spared = [*execution.dropped, *self._installing(), *self.placer.queue_ids()]
             for compacted, below in self._places.synced(position, execution.state, spared):
-                compacted.synced = max(below, compacted.synced)
+                compacted.is_synced_to(below)

@@ -71,10 +71,9 @@ class Places:
 
     def collect(self) -> None:
         """Take what the pager has released."""
-        released = self._pager.released
-        if not released:
+        if not self._pager.released:
             return
-        self._pager.released = []
+        released = self._pager.take_released()
         for queue_id, location, is_named in released:
             if is_named:
                 self._named.setdefault(queue_id, []).append(location)
@@ -228,7 +227,7 @@ def name_places(queue: QuorumQueue, pager: Pager) -> int:
         for page in pages:
             _place(page, queue_id, pager, sparse)
             if page.location is not None:
-                page.is_named = True
+                page.be_named()
                 named += page.location.length
     resting = _resting_of(queue)
     for ready in [*queue.levels(), queue.letters.waiting, *resting]:
@@ -271,7 +270,7 @@ def _move(page: Page, queue_id: int, pager: Pager) -> None:
     if page.location is None:
         page.location = old
     else:
-        pager.released.append((queue_id, old, page.is_named))
+        pager.release_places([(queue_id, old, page.is_named)])
     if not was_in_ram:
         pager.drop(page)
 
@@ -284,7 +283,7 @@ def _name_loose(entries: list[Entry], queue_id: int, pager: Pager, sparse: list[
         page = entry.page
         if page is not None and page.location is not None:
             if page.location.segment not in sparse and 2 * page.live >= page.count:
-                page.is_named = True
+                page.be_named()
                 continue
             pager.settle(queue_id, page)
         entry.page = None
@@ -305,7 +304,7 @@ def _name_loose(entries: list[Entry], queue_id: int, pager: Pager, sparse: list[
             if page.location is None:
                 return
             page.data = None  # the entries are in RAM: these octets are not counted, and not kept
-            page.is_named = True
+            page.be_named()
             for each in packed:
                 each.page = page
             packed = []

@@ -20,8 +20,8 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 import cython
 
@@ -70,10 +70,16 @@ class _Batch(NamedTuple):
     last: int
 
 
+class Token(Protocol):
+    """Who waits for a command: whoever has the stream tells it what became of that."""
+
+    def complete(self, refusal: Refusal | None) -> None: ...
+
+
 class Outcome:
     """What became of a command: token is what was given to `submit`; refusal None is success."""
 
-    def __init__(self, token: Hashable, refusal: Refusal | None) -> None:
+    def __init__(self, token: Token, refusal: Refusal | None) -> None:
         self.token = token
         self.refusal = refusal
 
@@ -91,7 +97,7 @@ class Reopened(NamedTuple):
     queues. dropped: the tokens of commands that had no meaning any more."""
 
     consumers: dict[int, int]
-    dropped: list[Hashable]
+    dropped: list[Token]
 
 
 class OwnStream:
@@ -111,7 +117,7 @@ class OwnStream:
         self._filling = 0
         self._start = 0
         self._batches: deque[_Batch] = deque()
-        self._tokens: deque[Hashable] = deque()
+        self._tokens: deque[Token | None] = deque()
         self._changes: deque[tuple[int, Command]] = deque()  # what a new session changes, by number
         self._applied = 0
         self._sent = 0  # of the batches
@@ -143,7 +149,7 @@ class OwnStream:
         self._next_consumer += 1
         return self._next_consumer
 
-    def submit(self, command: Command, token: Hashable = None) -> int:
+    def submit(self, command: Command, token: Token | None = None) -> int:
         """Put a command behind the others. Returns its number in the session."""
         buffer = self._open_batch()
         before = buffer.length
@@ -166,7 +172,7 @@ class OwnStream:
             self._start = put_batch_head(buffer, 0, self.origin, self.session, first, 0) + 4
         return buffer
 
-    def _submitted(self, before: int, token: Hashable) -> int:
+    def _submitted(self, before: int, token: Token | None) -> int:
         """A command was put into the open batch behind `before`. If there is too much in it now, it begins another."""
         buffer = self._buffer
         if self._filling and buffer.length - self._start > BATCH_BYTES:
@@ -275,7 +281,7 @@ class OwnStream:
         self.unapplied_bytes = self._applied = self._sent = 0
         self._is_announced = False
         consumers: dict[int, int] = {}
-        dropped: list[Hashable] = []
+        dropped: list[Token | None] = []
         for attach in attached.values():
             consumers[attach.consumer] = self.new_consumer()
             self.submit(attach._replace(consumer=consumers[attach.consumer]))
@@ -298,9 +304,9 @@ class OwnStream:
                 dropped.append(token)
         return Reopened(consumers, [token for token in dropped if token is not None])
 
-    def _unapplied_commands(self) -> list[tuple[bytes, Command | None, Hashable]]:
+    def _unapplied_commands(self) -> list[tuple[bytes, Command | None, Token | None]]:
         """The octets of each; itself, if it speaks of a consumer; and its token."""
-        found: list[tuple[bytes, Command | None, Hashable]] = []
+        found: list[tuple[bytes, Command | None, Token | None]] = []
         changes = dict(self._changes)
         for octets, start, last in self._batches:
             commands = []

@@ -42,6 +42,10 @@ class Compacted:
         """What is before this offset is not there any more, so there is nothing to be done."""
         self.below = max(self.below, below)
 
+    def is_synced_to(self, below: int) -> None:
+        """What was compacted so far is on the disk."""
+        self.synced = max(below, self.synced)
+
     def octets(self) -> bytes:
         """For an image."""
         buffer = Buffer()

@@ -254,7 +254,7 @@ class StreamLog:
         if page.is_named:
             self.named_bytes -= size
         if part.is_placed:
-            page.is_named = True  # it goes as what a checkpoint names goes, when the entry is not needed either
+            page.be_named()  # it goes as what a checkpoint names goes, when the entry is not needed either
         self._warm.pop(part, None)
         part.chunks = None
         if page.location is not None:  # a checkpoint gives it back: until then nobody wants what was fetched there
@@ -539,7 +539,7 @@ class StreamLog:
         new.taken, new.before = taken, part.before + part.taken - taken
         begin = place * _NAME.size
         if begin < len(self.names):
-            page.is_named = True
+            page.be_named()
             self.named_bytes += location.length
             self.names[begin : begin + _NAME.size] = new.name()
         self.octets += location.length
@@ -576,7 +576,7 @@ class StreamLog:
 
     def _name(self, part: Part) -> None:
         page = part.page
-        page.is_named = True
+        page.be_named()
         self.named_bytes += page.location.length
         self.names += part.name()
 

@@ -162,7 +162,7 @@ class ChunkPlacer:
     def settle(self, places: Iterable[Place]) -> None:
         """Places that nobody has taken are dead."""
         dead = [place for place in places if not place.is_taken]
-        self._pager.released += [(place.queue_id, place.location, True) for place in dead]
+        self._pager.release_places([(place.queue_id, place.location, True) for place in dead])
         if dead:
             self._died([place.queue_id for place in dead])
 

@@ -34,7 +34,7 @@ class Successors:
 
     def write(self, part: Part) -> None:
         """A new page, which has its place."""
-        part.page.is_named = True  # it goes as what a checkpoint names goes
+        part.page.be_named()  # it goes as what a checkpoint names goes
         self.written.append(part)
         self.octets += part.page.location.length
         self._add(part)

@@ -9,7 +9,7 @@ import termios
 import time
 import tty
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 
 class Keys:
@@ -18,7 +18,7 @@ class Keys:
 
     def __init__(self) -> None:
         self._descriptor = sys.stdin.fileno() if sys.stdin.isatty() else -1
-        self._before: list[Any] = []  # as termios has it
+        self._before: list[int | list[bytes | int]] = []
 
     def __enter__(self) -> Self:
         if self._descriptor >= 0:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.channel.channel import Channel
+from amqp_broker.connection.connection import connection_of
 from amqp_broker.management.objects.connections import Connections
 from amqp_broker.management.objects.kind import DETAILS, Cursor, Kind, Scope, Things
 from amqp_broker.management.objects.values import connection_name
@@ -91,8 +92,8 @@ class Channels(Kind[Channel, Channel]):
     def walk(self, after: Cursor | None, is_shown: Callable[[Connection], bool]) -> Things[Channel]:
         """Those of connections that somebody wants."""
         if after is not None:
-            one = self.clients.find(after[0])
-            if one is not None and is_shown(one):
+            client = self.clients.find(after[0])
+            if client is not None and is_shown(one := connection_of(client)):
                 yield from self._of(one, after[1])
         for found in self._connections.walk(after, is_shown):
             if found is not None:
@@ -100,7 +101,7 @@ class Channels(Kind[Channel, Channel]):
             else:
                 yield None
 
-    def _of(self, one: Client, after: int) -> Things[Channel]:
+    def _of(self, one: Connection, after: int) -> Things[Channel]:
         """Those of one connection: at most channel_max."""
         for number in sorted(one.channels):
             if number > after and (channel := one.channels.get(number)) is not None:

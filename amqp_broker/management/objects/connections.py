@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.connection.connection import Connection
+from amqp_broker.connection.connection import Connection, connection_of
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import CLOSED, CLOSING, OPEN
 from amqp_broker.management.objects.kind import LOOK, Cursor, Kind, Scope, Things
@@ -88,8 +88,8 @@ class Connections(Kind[Connection, Connection]):
         last = after[0] if after is not None else None
         while numbers := clients.numbers.after(last, LOOK):
             for number in numbers:
-                one = clients.find(number)
-                if one is not None and is_shown(one):
+                client = clients.find(number)
+                if client is not None and is_shown(one := connection_of(client)):
                     yield (number,), one
             last = numbers[-1]
             yield None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amqp_broker.channel.consumer import ChannelConsumer
+from amqp_broker.connection.connection import connection_of
 from amqp_broker.management.objects.channels import Channels, channel_name
 from amqp_broker.management.objects.connections import Connections
 from amqp_broker.management.objects.kind import Cursor, Kind, Scope, Things
@@ -65,7 +66,8 @@ class Consumers(Kind[ChannelConsumer, ChannelConsumer]):
         def is_shown(one: Connection) -> bool:
             return one.vhost is not None and scope.covers(one.vhost.name)
 
-        if after is not None and (one := self.clients.find(after[0])) is not None:
+        if after is not None and (client := self.clients.find(after[0])) is not None:
+            one = connection_of(client)
             channel = one.channels.get(after[1])
             if channel is not None and is_shown(one):
                 yield from self._of(channel, after[2])

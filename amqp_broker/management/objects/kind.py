@@ -58,6 +58,7 @@ class Kind(Generic[Thing, Seen]):
 
     def __init__(self, counts: NodeCounts) -> None:
         self.broker = counts.broker
+        self._vhost_names = counts.broker.vhost_names
         self.metadata = counts.broker.metadata
         self.clock = counts.broker.clock
         self.clients = counts.clients
@@ -109,14 +110,13 @@ class Kind(Generic[Thing, Seen]):
 
     def vhosts_of(self, scope: Scope, after: str | None) -> Iterator[str | None]:
         """The names of the virtual hosts that are shown, beginning with `after`; None: some that are not."""
-        names = self.broker.vhost_names
         if scope.vhost is not None:
             if after is None or after <= scope.vhost:
                 yield scope.vhost
             return
         if after is not None and after in self.broker.vhosts and scope.covers(after):
             yield after
-        while found := names.after(after, LOOK):
+        while found := self._vhost_names.after(after, LOOK):
             for name in found:
                 if name in self.broker.vhosts and scope.covers(name):
                     yield name

@@ -54,7 +54,7 @@ class Records(Kind[Record, Record]):
         yield
 
 
-AnyRecords = Records[Any]  # each has records of its own class
+AnyRecords = Records[Any]  # own class: each kind has that of its records
 
 
 class VhostRecords(Records[Record]):

@@ -11,7 +11,7 @@ from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.turn.task import Steps
 
 #: Whatever kind; who has things of one gives them to the same.
-AnyKind = Kind[Any, Any]  # each kind has things of its own class
+AnyKind = Kind[Any, Any]  # own class: each kind has that of its things
 Columns = Mapping[str, Callable[[object], JsonValue]]
 
 

@@ -33,8 +33,8 @@ _PASSED = 64
 _COPIED = 16
 _TRIES = 8
 
-Key = tuple[Any, ...]  # whatever has an order
-Order = Callable[[Any], Any] | None  # of keys, something that has one
+Key = tuple[Any, ...]  # held: whatever has an order
+Order = Callable[[Any], Any] | None  # held: of keys, something that has an order
 
 
 class _Copy:

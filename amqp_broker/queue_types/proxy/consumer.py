@@ -15,7 +15,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import cython
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.proxy.command_sink import CommandSink
     from amqp_broker.queue_types.proxy.queue import QueueProxy
     from amqp_broker.queue_types.receipts import Receipt
+    from queues.queue import Queue
     from queues.quorum.effects import Refusal
 
 _ACK = How.ACK
@@ -48,17 +49,11 @@ class ProxyDelivery(Delivery):
     epoch: int
 
 
-class Subscriber(Protocol):
-    """A Consumer of which a log elsewhere has to know more: what `Queue.consume` is given."""
+class Receiver(Protocol):
+    """A Consumer, as messages are handed to it that a log elsewhere has assigned."""
 
-    queue: Any  # this one; which of its own classes it is, the consumer does not ask
-    tag: str
     no_ack: bool
-    priority: int
-    is_exclusive: bool
     is_waiting: bool
-
-    def prefetch_limit(self) -> int: ...
 
     def has_credit(self) -> bool: ...
 
@@ -71,6 +66,17 @@ class Subscriber(Protocol):
     def on_queue_gone(self) -> None: ...
 
 
+class Subscriber(Receiver, Protocol):
+    """One of which the log has to know more: what `Queue.consume` is given."""
+
+    queue: Queue
+    tag: str
+    priority: int
+    is_exclusive: bool
+
+    def prefetch_limit(self) -> int: ...
+
+
 class ProxyConsumer:
     """number: the stream's number of it; another one after the session was closed. is_open: the log has it, and the
     client knows; deliveries before that wait. is_ended: it gets nothing more. is_released:
@@ -79,7 +85,7 @@ class ProxyConsumer:
     turns to come. unseen: of one that has ended, how many waited for it. waiting_bytes: of messages, in `waiting`.
     received, told: octets of messages that have come for it, and that its sink has told somebody were taken."""
 
-    def __init__(self, proxy: QueueProxy, sink: CommandSink, consumer: Subscriber, number: int, prefetch: int) -> None:
+    def __init__(self, proxy: QueueProxy, sink: CommandSink, consumer: Receiver, number: int, prefetch: int) -> None:
         self.proxy = proxy
         self.sink = sink
         self.consumer = consumer

@@ -14,7 +14,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import cast
 
 from amqp_broker.errors import AmqpException, ChannelException, not_found
 from amqp_broker.protocol.constants import ReplyCode
@@ -218,7 +218,7 @@ class QueueProxy(Queue):
 
     # -- answers that come later ---------------------------------------------------------------------------------------
 
-    def fetch(self, getter: Any, now: int, then: Fetched) -> None:  # Any: a Subscriber, of whom queues know less
+    def fetch(self, getter: Consumer, now: int, then: Fetched) -> None:
         """See Queue."""
         refusal = self.availability()
         if refusal is None and self.refuses_get:

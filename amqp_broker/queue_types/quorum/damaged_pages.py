@@ -30,12 +30,13 @@ class DamagedPages:
 
     def __init__(self, group: QueueGroup) -> None:
         self._group = group
+        self._machine = group.machine
         self._entry: Damaged | None = None
         self._export: Damaged | None = None
 
     def look(self) -> None:
         """See to what waits now."""
-        machine = self._group.machine
+        machine = self._machine
         if machine.entry_waits is not None and machine.entry_waits is not self._entry:
             self._entry = machine.entry_waits
             self._mend(self._entry, self._entry_mended)

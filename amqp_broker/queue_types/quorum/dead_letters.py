@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.quorum.queue import QuorumQueue
     from queues.background import Background
     from queues.reason import Reason
-    from queues.store import MessageStore
+    from storage.journal import Journal
 
 
 #: A letter that found no queue, or full ones, is tried again after so long, milliseconds.
@@ -74,13 +74,13 @@ class DeadLetterPublisher:
     """The letters of one group, while this node leads it."""
 
     def __init__(
-        self, group: QueueGroup, groups: QuorumGroups, store: MessageStore, background: Background
+        self, group: QueueGroup, groups: QuorumGroups, journal: Journal, background: Background
     ) -> None:
         self._group = group
         self._clock = group.clock
         self._machine = group.machine
         self._groups = groups
-        self._store = store
+        self._journal = journal
         self._background = background
         self._noted: deque[DeadLettered] = deque()
         self._again: deque[tuple[int, DeadLettered]] = deque()
@@ -153,7 +153,7 @@ class DeadLetterPublisher:
             return
         if self._early.get(queue_id) == letter:
             del self._early[queue_id]
-        journal = self._store.journal
+        journal = self._journal
         before = journal.position
         queue = cast("QuorumQueue", queue)  # no other type has dead letters
         receipt = self._receipt(queue, effect)

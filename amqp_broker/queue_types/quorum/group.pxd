@@ -18,11 +18,13 @@ cdef class QueueGroup(CommandSink):
     cdef public Pager pager
     cdef public QueueGroupMachine machine
     cdef public Group raft
+    cdef MemberState _member
     cdef public OwnStream stream
     cdef readonly str own_node
     cdef object _places
     cdef public object letters
     cdef public object host
+    cdef object _background
     cdef public object timers
     cdef object _metadata
     cdef object _discard

@@ -22,7 +22,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
 from amqp_broker.queue_types.declaration import QueueDeclaration
@@ -30,7 +30,7 @@ from amqp_broker.queue_types.proxy.command_sink import CommandSink
 from amqp_broker.queue_types.quorum.coming_pages import ComingPages
 from amqp_broker.queue_types.quorum.damaged_pages import DamagedPages
 from amqp_broker.queue_types.quorum.dead_letters import DeadLetterPublisher
-from amqp_broker.queue_types.quorum.guest import Guest, Leaving
+from amqp_broker.queue_types.quorum.guest import Guest, LeavingMember
 from amqp_broker.queue_types.quorum.guest_feeds import GuestFeeds
 from amqp_broker.queue_types.quorum.guest_frames import decode_answer, decode_request
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
@@ -78,6 +78,7 @@ from raft.group import Group
 if TYPE_CHECKING:
     from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.quorum.guest_counts import TakeFigures
     from amqp_broker.settings.config import Config
     from queues.background import Background
     from queues.message import Message
@@ -192,6 +193,7 @@ class QueueGroup(CommandSink):
         self.pager = pager
         self.machine = machine
         self.raft = raft
+        self._member = raft.member
         # A session above all that the log knows of earlier runs, and none that only others know of.
         self.own_node = groups.own_node
         self._places = groups.places
@@ -201,15 +203,16 @@ class QueueGroup(CommandSink):
         machine.begin_session(session)
         while machine.discard_some(now):  # queues that were dropped in the part of the log that was applied again
             pass
-        self.letters = DeadLetterPublisher(self, groups, host.store, host.background)
+        self.letters = DeadLetterPublisher(self, groups, host.store.journal, host.background)
         self._groups = groups
         self.host = host
+        self._background = host.background
         self._discards = host.discards
         self._metadata = host.metadata
         self.background = host.background
         self.timers = host.timers
         self.guest: Guest | None = None
-        self._leaving: Leaving | None = None
+        self._leaving: LeavingMember | None = None
         self._steps: Iterator[None] | None = None  # of queues that hear whether this node is a member
         self._left_term = 0  # of a leader that has said that this node is no member any more; 0: nobody has
         self._left_at = 0  # where the log ended then
@@ -278,6 +281,19 @@ class QueueGroup(CommandSink):
         names = self._groups.members_of(self.group_id) or sorted(self._metadata.members())
         found = [self._places.process_of(self.group_id, name) for name in names]
         return [name for name in found if name != self.own_node]
+
+    def heard_index(self) -> int:
+        """Of a guest: up to which entry of the log it has heard."""
+        return self.guest.index if self.guest is not None else 0
+
+    def count_at_leader(self, queue_id: int, then: TakeFigures, waits: bool) -> None:
+        """Of a guest: ask for a queue's figures (GuestCounts.count)."""
+        assert self.guest is not None  # who calls looks
+        self.guest.count(queue_id, then, waits, self.clock.now)
+
+    def all_members(self) -> tuple[str, ...]:
+        """Whoever has the log, or is getting it."""
+        return (*self.raft.members, *self.raft.learners)
 
     def member_to_ask(self) -> str:
         """Of a guest: who leads; while nobody is known to, another member, one with a link if there is one. "" for
@@ -486,7 +502,7 @@ class QueueGroup(CommandSink):
         if raft.is_outside or raft.is_leader or own in (members or (own,)):
             self._leaving, self._left_term = None, 0
         elif not self._left_term:
-            self._leaving = self._leaving or Leaving(self, self._groups.send_request)
+            self._leaving = self._leaving or LeavingMember(self, self._groups.send_request)
             self._leaving.work(now)
         if guest is None:
             if self._left_term or (raft.is_outside and members):
@@ -522,9 +538,8 @@ class QueueGroup(CommandSink):
 
     def _tell_queues(self) -> None:
         """Those hear of it, in slices, that are read here: it is a member now, or is not any more."""
-        background = self.host.background
         if self._steps is None:
-            background.add(self._tell_some)
+            self._background.add(self._tell_some)
         self._steps = self._telling()
 
     def _telling(self) -> Iterator[None]:
@@ -607,8 +622,7 @@ class QueueGroup(CommandSink):
             self._progress_at = now
         self.take_effects(effects)
         for outcome in outcomes:
-            receipt: Any = outcome.token  # a Receipt, of which raft knows nothing
-            receipt.complete(outcome.refusal)
+            outcome.token.complete(outcome.refusal)
         if self._is_session_closed:
             self._is_session_closed = False
             newest = self.stream.session if self.guest is None else max(self.stream.session, self.guest.newest_session)
@@ -688,9 +702,8 @@ class QueueGroup(CommandSink):
             self.host.remove_queue(expired)
 
     def _discard_later(self) -> None:
-        background = self.host.background
-        if self._discard not in background.jobs:
-            background.add(self._discard)
+        if self._discard not in self._background.jobs:
+            self._background.add(self._discard)
 
     def _reopen(self, session: int) -> None:
         """The session is over: others took this node for dead, or it has slept. What was not applied goes again; what
@@ -703,8 +716,7 @@ class QueueGroup(CommandSink):
             self.guest.begin_session(self.stream.session)
         self.renumber(reopened.consumers)
         for token in reopened.dropped:
-            receipt: Any = token  # a Receipt
-            receipt.complete(Refusal.UNKNOWN)
+            token.complete(Refusal.UNKNOWN)
 
     @property
     def leads_and_knows(self) -> bool:
@@ -751,7 +763,7 @@ class QueueGroup(CommandSink):
         self._groups.served(self.group_id)
         if self._groups.has_lists:
             self._look_at_members(now)
-        member = self.raft.member
+        member = self._member
         leader = member.role.leader if self.guest is None else self.guest.leader
         if leader is None or now < self._rests_until:
             return
@@ -796,7 +808,7 @@ class QueueGroup(CommandSink):
         return True
 
     def _send(self, leader: str, batch: bytes, now: int) -> bool:
-        member = self.raft.member
+        member = self._member
         if member.is_leader:
             return self._propose(batch, now)
         return self._groups.send_batch(leader, self.group_id, batch)
@@ -805,9 +817,8 @@ class QueueGroup(CommandSink):
         """A batch, of whatever node, becomes an entry of this node's log. It is measured how long that takes."""
         if not self.machine.propose(self.raft, batch, now):
             return False
-        timings = self._groups.timings
-        if timings is not None:
-            self._timed.append((self.raft.last_index, timings.clock()))
+        if self._groups.timings is not None:
+            self._timed.append((self.raft.last_index, self._groups.timed_now()))
         if not self._sampled:
             self._sampled, self._sampled_at = self.raft.last_index, now
         return True
@@ -912,7 +923,7 @@ class QueueGroup(CommandSink):
             earliest = min(earliest, self._rested_until)
         if self._is_waiting and self.stream.unapplied:
             earliest = min(earliest, self._progress_at + _RESEND_MS)
-        member = self.raft.member
+        member = self._member
         if member.is_leader:
             earliest = min(earliest, self._next_chore())
         if self.guest is not None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amqp_broker.queue_types.quorum.guest_counts import GuestCounts
+from amqp_broker.queue_types.quorum.guest_counts import GuestCounts, TakeFigures
 from amqp_broker.queue_types.quorum.guest_frames import (
     GOES_ON,
     Answer,
@@ -229,6 +229,10 @@ class Guest:
         self._group.absorb_effects(effects, now)
         self._forget_gone()
 
+    def count(self, queue_id: int, then: TakeFigures, waits: bool, now: int) -> None:
+        """See GuestCounts."""
+        self.counts.count(queue_id, then, waits, now)
+
     def next_deadline(self, now: int) -> int:
         """When `work` has something to do; 0 for never."""
         due = self.counts.next_deadline()
@@ -238,7 +242,7 @@ class Guest:
         return due
 
 
-class Leaving:
+class LeavingMember:
     """A member that the metadata do not name: it asks who leads whether it is one still."""
 
     def __init__(self, group: QueueGroup, send: Send) -> None:

@@ -101,13 +101,11 @@ class QuorumQueue(QueueProxy):
 
     def letter_cycles(self) -> int:
         """In how many queues the letter published last was not because it would have come back."""
-        host = self.group.host
-        return host.dead_letters.cycles
+        return self._dead_letters.cycles
 
     def count_letter(self, reason: Reason, cycles: int) -> None:
         """One of its letters is done."""
-        host = self.group.host
-        host.dead_letters.count(self, reason, cycles)
+        self._dead_letters.count(self, reason, cycles)
 
     def fail(self, deliveries: list[ProxyDelivery], now: int) -> None:
         """See Queue. The log is told of a failure only where that makes a difference."""
@@ -151,8 +149,7 @@ class QuorumQueue(QueueProxy):
 
     def _ask(self, then: Done, is_certain: bool) -> None:
         group = self.group
-        guest = group.guest
-        if guest is None:
+        if group.guest is None:
             then(None)
             return
 
@@ -165,7 +162,7 @@ class QuorumQueue(QueueProxy):
             else:
                 then(self._uncounted() if is_certain else None)
 
-        guest.counts.count(self.queue_id, counted, is_certain, group.clock.now)
+        group.count_at_leader(self.queue_id, counted, is_certain)
 
     def _uncounted(self) -> AmqpException:
         """What a client of a guest is told if nobody has said what the queue holds."""

@@ -52,7 +52,6 @@ cdef class HomeSession:
     cdef bint _has_stored
     cdef object _pending
     cdef dict _touched
-    cdef dict _handlers
 
     cpdef int touch(self) except -1
     @cython.locals(queue=ClassicQueue, message=Message)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from amqp_broker.queue_types.remote.consumer_round import AT_ONCE
 from amqp_broker.queue_types.remote.effects_codec import Count, EffectsWriter, QueueCounted, Taken
@@ -103,6 +103,7 @@ class RemoteConsumer(NumberedConsumer):
         return pager.used + pager.others_bytes <= pager.budget_bytes or not session.home.is_short_of_memory(self)
 
     def deliver(self, entry: Delivery) -> None:
+        assert isinstance(entry, Entry)  # queues whose home this is are classic
         delivery_id = self.hold(entry)
         # The count is a header of the delivery only where the queue limits it.
         queue: ClassicQueue = self.queue
@@ -112,7 +113,7 @@ class RemoteConsumer(NumberedConsumer):
         if not session.is_touched:
             session.touch()
 
-    def hold(self, entry: Any) -> int:  # an Entry: queues whose home this is are classic
+    def hold(self, entry: Entry) -> int:
         """An entry is on its way. Returns the number of the delivery."""
         size = entry.message.size
         self.sent += size
@@ -169,13 +170,6 @@ class HomeSession:
         self._has_stored = False
         self._pending: deque[tuple[int, int]] = deque()
         self._touched: dict[ClassicQueue, None] = {}
-        self._handlers = {
-            Attach: self._attach,
-            Detach: self._detach,
-            Prefetch: self._prefetch,
-            Get: self._get,
-            Purge: self._purge,
-        }
 
     def touch(self) -> None:
         """There is something to send."""
@@ -218,12 +212,19 @@ class HomeSession:
         """Any command but an Enqueue. Raises PeerProtocolError."""
         if isinstance(command, Settle):
             self._settle(command, now)
-            return
-        handler: Any = self._handlers.get(type(command))  # takes its own class of command
-        if handler is None:
+        elif isinstance(command, Attach):
+            self._attach(command, now)
+        elif isinstance(command, Detach):
+            self._detach(command, now)
+        elif isinstance(command, Prefetch):
+            self._prefetch(command, now)
+        elif isinstance(command, Get):
+            self._get(command, now)
+        elif isinstance(command, Purge):
+            self._purge(command, now)
+        else:
             said = type(command).__name__
             raise PeerProtocolError(f"{self.peer} sends a command {said} to the home of a classic queue")
-        handler(command, now)
 
     def count(self, command: Count, now: int) -> None:
         """Execute a Count. Raises PeerProtocolError."""

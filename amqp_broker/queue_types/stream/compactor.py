@@ -127,8 +127,7 @@ class Compactor(Rewriter[Outcome]):
         return max(min(held, stream.next), stream.compacted.needed)
 
     def _agreed(self, stream: Stream) -> int:
-        raft = self._group.raft
-        return min([stream.claims.get(name, 0) for name in (*raft.members, *raft.learners)], default=0)
+        return min([stream.claims.get(name, 0) for name in self._group.all_members()], default=0)
 
     def _dirty_percent(self, stream: Stream) -> int:
         octets = stream.log.unpacked_octets

@@ -301,13 +301,7 @@ class DistantStream:
             then(None)
 
     def _ask_for_place(self, start: Start, then: Callable[[Told | None], None]) -> Asking:
-        return self._ask(Place(start, self._index), then)
-
-    @property
-    def _index(self) -> int:
-        """Of the log, up to which this node has heard."""
-        guest = self._group.guest
-        return guest.index if guest is not None else 0
+        return self._ask(Place(start, self._group.heard_index()), then)
 
     def _ask(self, asked: Asked, then: Callable[[Told | None], None]) -> Asking:
         return self._exchange.ask(Asking(self._group, self.queue.queue_id, asked, then, self.node, self._silent))
@@ -354,7 +348,7 @@ class DistantStream:
     def _sight_of(self, reader: StreamReader, looks_at: LooksAt) -> _Sight:
         sight = self._sights.get(looks_at)
         if sight is None:
-            sight = self._sights[looks_at] = _Sight(self._index)
+            sight = self._sights[looks_at] = _Sight(self._group.heard_index())
             self._look(sight, looks_at)
         sight.readers[reader] = None
         return sight
@@ -364,7 +358,7 @@ class DistantStream:
         gone."""
         assert reader.looks_at is not None  # who calls looks
         sight = self._sight_of(reader, reader.looks_at)
-        sight.needed, sight.digest = self._index, 0
+        sight.needed, sight.digest = self._group.heard_index(), 0
         sight.thens[reader] = then
         self._look(sight, reader.looks_at)
 

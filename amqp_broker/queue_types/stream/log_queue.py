@@ -30,7 +30,7 @@ class LogQueue(Queue):
         super().__init__(declaration.name, queue_id, True, writes)
         self.declaration = declaration
         self.counts_returns = True
-        self.consumers: dict[Consumer, Any] = {}  # each type of queue has readers of its own
+        self.consumers: dict[Consumer, Any] = {}  # own class: each type of queue has that of its readers
 
     @property
     def _title(self) -> str:

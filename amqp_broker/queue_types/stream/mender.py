@@ -54,6 +54,7 @@ class Mender:
         self, queue: StreamQueue, exchange: PageExchange, background: Background, timers: Timers, clock: TurnClock
     ) -> None:
         self._queue = queue
+        self._group = queue.group
         self._pager = queue.group.pager
         self._exchange = exchange
         self._background = background
@@ -86,9 +87,8 @@ class Mender:
 
     def _others(self) -> list[str]:
         """The other members, the one that leads first."""
-        group = self._queue.group
-        leader = group.leader
-        return sorted(group.wanted_members(), key=lambda name: (name != leader, name))
+        leader = self._group.leader
+        return sorted(self._group.wanted_members(), key=lambda name: (name != leader, name))
 
     def _ended(self, mended: Part, is_whole: bool) -> None:
         self.is_busy = False

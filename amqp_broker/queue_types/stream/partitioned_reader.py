@@ -30,7 +30,7 @@ from amqp_broker.queue_types.stream.reader import LooksAt, StreamReader
 from queues.consumer import Consumer
 from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinPartitions, LeavePartitions, OpenGroup
-from queues.stream.groups import MOST_GROUPS, Member
+from queues.stream.groups import MOST_GROUPS
 from queues.stream.record import PARTITION_HEADER as PARTITION
 
 if TYPE_CHECKING:
@@ -63,9 +63,8 @@ class PartitionedReader:
         self._wish = wish
         self._settings = settings
         self._first = queue.partitions()[0]
-        group = self._first.group
-        self._number = group.new_consumer()
-        self._member = Member(group.stream.origin, self._number)
+        self._member = self._first.new_member()
+        self._number = self._member.number
         self._watch = _Watch(self)
         self._is_joining = False
         self._is_member = False

@@ -33,6 +33,7 @@ from queues.peeking import PeekSteps, PeekWish
 from queues.queue import Done, Replicas
 from queues.stream.commands import OpenStream
 from queues.stream.counts import StreamCounts
+from queues.stream.groups import Member
 from queues.stream.settings import COMPRESSIONS, StreamSettings
 from queues.stream.start import page_of, place_of
 from queues.stream.stream import Stream
@@ -148,8 +149,7 @@ class StreamQueue(LogQueue):
 
     def count(self, is_use: bool, then: Done) -> None:
         """See Queue: a guest asks the leader. Without one, what was counted last is shown."""
-        guest = self.group.guest
-        if guest is None:
+        if self.group.guest is None:
             then(None)
             return
 
@@ -160,7 +160,7 @@ class StreamQueue(LogQueue):
                 )
             then(None)
 
-        guest.counts.count(self.queue_id, counted, False, self._clock.now)
+        self.group.count_at_leader(self.queue_id, counted, False)
 
     def described_at(self) -> str:
         """See Queue: who leads its group, on a guest; while it knows of nobody, another member."""
@@ -336,6 +336,11 @@ class StreamQueue(LogQueue):
             self.distant.place_reader(reader, then)
         else:
             then(None)
+
+    def new_member(self) -> Member:
+        """A number and a name for one that reads with others."""
+        group = self.group
+        return Member(group.stream.origin, group.new_consumer())
 
     def give_up(self, reader: StreamReader) -> None:
         """It cannot go on: its consumer is cancelled."""

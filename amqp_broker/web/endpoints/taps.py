@@ -88,6 +88,7 @@ class _Tail:
 
     def __init__(self, asked: Asked, tap_id: str) -> None:
         self._asked = asked
+        self._node = asked.services.node
         self._tap_id = tap_id
         self._after: JsonValue = {}
         self._missing = (0, 0)
@@ -130,9 +131,8 @@ class _Tail:
         return found
 
     def _close(self) -> None:
-        node = self._asked.services.node
         with suppress(NodeGone, SystemRequestError):  # it ends by itself, too
-            node.request("tap.close", id=self._tap_id)
+            self._node.request("tap.close", id=self._tap_id)
 
 
 def _event(name: str, value: JsonValue) -> bytes:
