@@ -42,7 +42,7 @@ ROOMS: dict[str, str] = {
     ),
     "rehoming": "vhosts flow queue_types cluster links metadata turn settings protocol queues raft storage",
     "leases": (
-        "connection channel vhosts routing queue_types links auth metadata messages turn errors "
+        "channel vhosts routing queue_types links auth metadata messages turn errors "
         "protocol queues raft storage exchanges octets"
     ),
     "connection": (
