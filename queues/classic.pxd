@@ -24,7 +24,7 @@ cdef class ClassicQueue(QueueRules):
     cdef public long long settled_count
     cdef public list settled
     cdef public dict held
-    cdef public dict held_seen
+    cdef public object leaving
     cdef public MessageStore store
     cdef public object watcher
     cdef public object last_letters
@@ -69,8 +69,8 @@ cdef class ClassicQueue(QueueRules):
     cpdef int forget(self, Entry entry) except -1
     cdef void _leave_page(self, Entry entry) except *
     cpdef bint leave_segment(self, unsigned int segment) except -1
-    @cython.locals(held=dict, seen=dict, entry=Entry, sequence=object, journal=Journal, end="long long", most_bytes="long long")
-    cdef bint _leave_held(self, unsigned int segment) except -1
+    @cython.locals(left=dict, seen=dict, entry=Entry, sequence=object, journal=Journal, end="long long", most_bytes="long long")
+    cdef bint _leave_held(self, leaving, unsigned int segment) except -1
     cdef void _rely_on_no_more(self, Entry entry) except *
     cdef void _write_again(self, Entry entry) except *
     cdef int _mark_settled(self, unsigned long long sequence) except -1

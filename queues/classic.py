@@ -15,7 +15,7 @@ expired: what stands behind it waits.
 Invariants:
 1. While a message is ready, no consumer in line has credit (after `dispatch`), unless there is work to do.
 2. `unacked` counts the entries that consumers hold; `held` has those of them that have a durable copy, but for those
-   that `held_seen` has: while a journal segment is left, they have left it.
+   that `leaving` has, while a journal segment is left.
 3. Everything with a durable copy that leaves the queue is named in `settled` (or in ranges written at once).
 """
 
@@ -36,6 +36,7 @@ from queues.arguments import QueueArguments
 from queues.background import Background
 from queues.classic_leases import ClassicLeases
 from queues.consumer import Consumer
+from queues.held_leaving import HeldLeaving, relies
 from queues.letters import Letters, Post
 from queues.local_writes import LOCAL_WRITES
 from queues.message import Entry, Message
@@ -113,7 +114,7 @@ class ClassicQueue(QueueRules):
         self.settled: list[int] = []
         self.last_segment = 0
         self.held: dict[int, Entry] = {}
-        self.held_seen: dict[int, Entry] = {}
+        self.leaving: HeldLeaving | None = None
         self.published = self.delivered = self.auto_acked = self.settled_count = self.redelivered = 0
         self.only_consumer: Consumer | None = None
         self.is_drained = False  # that nothing is ready is certain
@@ -179,10 +180,17 @@ class ClassicQueue(QueueRules):
         """See Queue."""
         return self
 
+    def stored_held(self) -> Iterator[Entry]:
+        """What consumers hold that has a durable copy."""
+        return chain(self.held.values(), self.leaving.entries() if self.leaving is not None else ())
+
+    def hold_only(self, held: dict[int, Entry]) -> None:
+        """These entries, by sequence, are all that is held: the queue is deleted, and they are letters."""
+        self.held, self.leaving = held, None
+
     def held_entries(self) -> Iterator[Entry]:
         """See QueueRules: those with a durable copy first, which the queue itself knows."""
-        yield from self.held.values()
-        yield from self.held_seen.values()
+        yield from self.stored_held()
         yield from (entry for entry in held_by(self.dispatcher.consumers) if not is_stored(entry))
 
     # -- publishing ----------------------------------------------------------------------------------------------
@@ -371,8 +379,8 @@ class ClassicQueue(QueueRules):
 
     def regained(self, entry: Entry, counts: bool, now: int) -> None:
         stored = self.held.pop(entry.sequence, None)
-        if self.held_seen:
-            stored = self.held_seen.pop(entry.sequence, stored)
+        if stored is None and self.leaving is not None:
+            stored = self.leaving.take(entry.sequence)
         if counts and self.delivery_limit >= 0 and stored is not None:
             self.store.append_returned(self, entry.sequence, entry.returns)
         if entry.expires_at:
@@ -408,8 +416,8 @@ class ClassicQueue(QueueRules):
     def _mark_settled(self, sequence: int) -> None:
         if self.held:
             self.held.pop(sequence, None)
-        if self.held_seen:
-            self.held_seen.pop(sequence, None)
+        if self.leaving is not None:
+            self.leaving.take(sequence)
         if self.is_durable:
             if not self.settled:
                 self.store.settling(self)
@@ -424,6 +432,8 @@ class ClassicQueue(QueueRules):
     def bury(self, entry: Entry, reason: Reason) -> None:
         """It becomes a dead letter; its copy here is kept until `settle_letter`."""
         if entry.journal_segment or entry.page is not None:
+            if self.leaving is not None:
+                self.leaving.take(entry.sequence)
             self.held[entry.sequence] = entry
         letters = self.letters
         if letters is None:
@@ -459,7 +469,7 @@ class ClassicQueue(QueueRules):
             self.unconsumed += 1
             self.forget(entry)
             self._mark_settled(entry.sequence)
-            if self.last_letters is not None and not self.held and not self.held_seen:
+            if self.last_letters is not None and not self.held and not self.leaving:
                 self.last_letters.end()
         else:
             self.unconsumed += 1
@@ -730,11 +740,19 @@ class ClassicQueue(QueueRules):
         The list of pages is written with the last slice, in which nothing is left of what came out of a stored page: a
         list names whole ones only. A page that could not be stored may rely on one that would not be named.
         """
-        if self._leave_held(segment) or self.ready.leave_segment(segment, self.store.share_bytes):
+        leaving = self.leaving
+        if leaving is None:
+            leaving = self.leaving = HeldLeaving(self.held)
+            self.held = {}
+        if self.ready.leave_segment(segment, self.store.share_bytes) or self._leave_held(leaving, segment):
             return True
-        for entry in self.ready.relying(segment):
-            self._rely_on_no_more(entry)
-        self.held, self.held_seen = self.held_seen, self.held
+        if leaving.go_on(self.held, segment):
+            self.held = {}
+            return True
+        for entry in [*self.ready.relying(segment), *self.held.values()]:
+            if relies(entry, segment):
+                self._rely_on_no_more(entry)
+        self.held, self.leaving = leaving.end(self.held), None
         if self.last_letters is not None:
             self.last_letters.leave_segment(segment)
             return False
@@ -744,21 +762,20 @@ class ClassicQueue(QueueRules):
             self.ready.leave_origins()
         return False
 
-    def _leave_held(self, segment: int) -> bool:
-        """A slice of what consumers hold: those that have left are in `held_seen`, and others come to `held`
-        meanwhile. Returns whether there is more."""
-        held, seen, journal = self.held, self.held_seen, self.store.journal
+    def _leave_held(self, leaving: HeldLeaving, segment: int) -> bool:
+        """A slice of what consumers hold. Returns whether there is more."""
+        left, seen, journal = leaving.left, leaving.seen, self.store.journal
         most_bytes = self.store.share_bytes
         end = journal.position + most_bytes
         for _ in range(most_bytes // _LOOK_BYTES):
-            if not held or journal.position > end:
+            if not left or journal.position > end:
                 break
-            sequence, entry = held.popitem()
-            if entry.page is not None or 0 < entry.journal_segment <= segment:
+            sequence, entry = left.popitem()
+            if relies(entry, segment):
                 self._rely_on_no_more(entry)
             if entry.journal_segment:
                 seen[sequence] = entry
-        return bool(held)
+        return bool(left)
 
     def _rely_on_no_more(self, entry: Entry) -> None:
         """An entry leaves its journal segment, or its page."""

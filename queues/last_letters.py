@@ -38,8 +38,7 @@ def keep_last_letters(queue: ClassicQueue, vhost: str) -> bool:
     kept = {entry.sequence: (entry, reason) for entry, reason in queue.letters.waiting() if _is_durable(entry)}
     if not kept:
         return False
-    queue.held = {sequence: entry for sequence, (entry, _) in kept.items()}
-    queue.held_seen = {}
+    queue.hold_only({sequence: entry for sequence, (entry, _) in kept.items()})
     queue.last_letters = LastLetters(queue, vhost, {sequence: reason for sequence, (_, reason) in kept.items()})
     queue.last_letters.write()
     return True
@@ -90,9 +89,10 @@ class LastLetters:
         )
 
     def _runs(self) -> list[tuple[int, int, int]]:
-        """(first sequence, count, reason) of what is left."""
+        """(first sequence, count, reason) of what is left; not of what consumers have refused since the deletion, which
+        nobody was promised."""
         runs: list[tuple[int, int, int]] = []
-        for sequence in sorted(self._queue.held):
+        for sequence in sorted(self._queue.held.keys() & self._reasons.keys()):
             reason = REASONS.index(self._reasons[sequence])
             if runs and runs[-1][0] + runs[-1][1] == sequence and runs[-1][2] == reason:
                 runs[-1] = (runs[-1][0], runs[-1][1] + 1, reason)

@@ -517,7 +517,8 @@ class Ready:
         `segment`, or on another page. Returns whether there is more; then what `relying` returns is little."""
         pager = self.pager
         if not pager.has_no_room:
-            if self.head_size > pager.head_bytes and self._shorten_head(max(most_bytes, pager.page_bytes)):
+            is_in_the_way = self.head_size > pager.head_bytes and (self._head_is_long() or self._head_relies(segment))
+            if is_in_the_way and self._shorten_head(max(most_bytes, pager.page_bytes)):
                 return True
             if self.stragglers_size > pager.head_bytes and self.pages:
                 self._pack_stragglers(max(most_bytes, pager.page_bytes), 1)
@@ -535,6 +536,11 @@ class Ready:
                         return True
                     most_bytes -= page.size
         return False
+
+    def _head_relies(self, segment: int) -> bool:
+        """Whether something at the head relies on the segment itself. What came out of a stored page does not make that
+        worth a page: the next one would be unpacked, too."""
+        return any(0 < entry.journal_segment <= segment for entry in self.head)
 
     def relying(self, segment: int) -> list[Entry]:
         """The entries in RAM that rely on a journal segment up to `segment`, and those that came out of stored

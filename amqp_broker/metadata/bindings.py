@@ -20,6 +20,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from amqp_broker.metadata.entities import BindingRecord
 from amqp_broker.octets.sorted_keys import SortedKeys
@@ -156,24 +157,23 @@ class BindingIndex:
         return [block[each] for number, block in self._blocks.items() for each in self._there(number, block)]
 
     def let_go(self) -> Iterator[None]:
-        """Forget all of them, in slices: nobody needs the index any more."""
+        """Forget all of them, in slices: nobody needs the index any more. Its parts know each other in circles, which
+        nothing but the collector would find, and not where they were there when the node started (gc.freeze)."""
         for number, _ in enumerate(self._emptied(), 1):
             if number % SLICE == 0:
                 yield None
         yield from let_go(self._blocks, levels=2)
 
     def _emptied(self) -> Iterator[None]:
-        ends: dict[str, _End] | dict[_Named, _End]
-        for ends in (self._sources, self._destinations):
-            while ends:
-                pairs = ends.popitem()[1].pairs
-                while pairs:
-                    bindings = pairs.popitem()[1].bindings
-                    while bindings:
-                        bindings.popitem()
-                        yield None
+        gone, self._gone = self._gone, []  # `forget` has nothing to do any more
+        for end in chain(gone, _taken(self._sources), _taken(self._destinations)):
+            while end.pairs:
+                bindings = end.pairs.popitem()[1].bindings
+                while bindings:
+                    bindings.popitem()
                     yield None
                 yield None
+            yield None
 
     def to_destination(self, kind: str, name: str) -> list[BindingRecord]:
         end = self._destinations.get((kind, name))
@@ -224,6 +224,12 @@ class BindingIndex:
         if not block:
             del self._blocks[number]
             self._numbers.discard(number)
+
+
+def _taken(ends: dict[str, _End] | dict[_Named, _End]) -> Iterator[_End]:
+    """All of them, which are not there any more then."""
+    while ends:
+        yield ends.popitem()[1]
 
 
 def _destination_of(binding: BindingRecord) -> _Named:

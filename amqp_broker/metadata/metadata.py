@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import chain
 
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.access import Access
@@ -138,6 +139,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
 
     def become(self, other: Metadata) -> None:
         """Take over the state of another machine, which is not to be used any more. The generations rise."""
+        self._let_go_later(list(self._vhosts.values()))
         access, policy = self.access_generation, self.policy_generation
         groups, places = self.group_generation, self.place_generation
         handlers, later = self._handlers, self._later
@@ -236,6 +238,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         if state is None or state.vhost.is_protected:
             return False
         del self._vhosts[name]
+        self._let_go_later([state])
         for queue in state.queues.values():
             self._forget_queue_id(queue.queue_id)
         self.drop_permissions(1, name)
@@ -429,6 +432,11 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         """What is left of bindings that are gone with very many others is forgotten in slices."""
         if state.bindings.wants_slices():
             self._later(lambda now: state.bindings.forget())
+
+    def _let_go_later(self, states: list[VHostState]) -> None:
+        """The bindings of virtual hosts that are no more are forgotten in slices."""
+        steps = chain.from_iterable(state.bindings.let_go() for state in states)
+        self._later(lambda now: next(steps, False) is None)
 
     def declare_queue(self, command: Command) -> bool:
         """See Partitions."""

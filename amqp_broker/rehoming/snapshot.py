@@ -34,7 +34,7 @@ class PackedPage(NamedTuple):
 def held_entries(queue: ClassicQueue, home: Home) -> list[Entry]:
     """What consumers hold of a queue, as far as that can be found: all that is durable, all that other nodes hold, and
     what consumers of this node hold that have not left."""
-    found: dict[int, Entry] = {**queue.held, **queue.held_seen}
+    found: dict[int, Entry] = {entry.sequence: entry for entry in queue.stored_held()}
     consumers: list[object] = [*queue.dispatcher.consumers]
     for session in home.sessions.values():
         consumers += [each for each in session.consumers.values() if each.queue is queue]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.metadata import commands
-from amqp_broker.metadata.bindings import BindingIndex
+from amqp_broker.metadata.bindings import BindingIndex, _Pair
 from amqp_broker.metadata.commands import DEFAULTS, FIELDS, Command, check_command
 from amqp_broker.metadata.entities import BindingRecord
 from amqp_broker.metadata.metadata import Metadata
@@ -651,3 +652,47 @@ def test_with_a_member_go_the_queues_of_its_workers(with_workers: Metadata) -> N
     assert homes(with_workers) == ["n2", "n2"]
     assert with_workers.count_at("n1/1") == 0
     assert with_workers.count_at("n2") == 2
+
+
+def with_bindings(metadata: Metadata) -> Metadata:
+    metadata.apply(commands.put_vhost("bound"))
+    metadata.apply(commands.declare_exchange("bound", "e", "topic"))
+    for number in range(200):
+        metadata.apply(commands.declare_queue("bound", f"q{number}", metadata.next_queue_id))
+        metadata.apply(commands.add_binding("bound", BindingRecord("e", "queue", f"q{number}", "k", b"")))
+    return metadata
+
+
+def pairs_there_are() -> int:
+    return sum(type(each) is _Pair for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("goes", ["with its virtual host", "with what it was before"])
+def test_bindings_that_nobody_needs_any_more_go_without_the_collector(goes: str) -> None:
+    """What was there when a node started the collector does not look at."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = pairs_there_are()
+        metadata = with_bindings(Metadata())
+        assert pairs_there_are() == before + 200
+        if goes == "with its virtual host":
+            metadata.apply(commands.delete_vhost("bound"))
+        else:
+            metadata.become(Metadata())
+        assert pairs_there_are() == before
+    finally:
+        gc.enable()
+
+
+def test_they_go_in_slices_beside_those_of_an_exchange_that_has_gone_before() -> None:
+    jobs: list[Callable[[int], bool]] = []
+    metadata = with_bindings(Metadata(jobs.append))
+    metadata.apply(commands.delete_exchange("bound", "e"))
+    metadata.apply(commands.delete_vhost("bound"))
+    slices = 0
+    while jobs:
+        jobs = [job for job in jobs if job(0)]
+        slices += 1
+        assert slices < 20
+    assert slices > 2

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 import pytest
 
+from queues.arguments import QueueArguments
+from queues.last_letters import keep_last_letters
 from tests.queues import queue_world
 from tests.queues.queue_world import Client, World, message_named, name_of
 from tests.queues.test_large_releases import PLAIN
@@ -185,3 +187,71 @@ def test_what_happens_while_a_queue_leaves_counts(monkeypatch: pytest.MonkeyPatc
     world.sync()
     assert world.journal.oldest_segment >= 2
     assert restarted_with_one(world) == [name for name in ALL if name not in gone]
+
+
+def test_what_a_queue_delivers_while_it_leaves_is_not_written_again_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is mostly acknowledged in the next turn: a queue that is drained would write again as much as it delivers."""
+    monkeypatch.setattr(queue_world, "JOURNAL_SEGMENT_BYTES", 60_000)
+    monkeypatch.setattr(queue_world, "JOURNAL_LIMIT_BYTES", 240_000)
+    sizes = {"PAGE_BYTES": 4000, "PAGE_SEGMENT_BYTES": 60_000, "HEAD_BYTES": 1000, "HEAD_MESSAGES": 10_000}
+    for name, value in sizes.items():
+        monkeypatch.setattr(queue_world, name, value)
+    world = World(SimulatedDisk(random.Random(7)), [PLAIN[0]], budget_bytes=100_000_000)
+    world.store.leave_bytes = 1000
+    queue = world.queues[0]
+    published = 0
+    while published < 3000 or not world.store.leaving_segment:
+        for _ in range(100):
+            published += 1
+            world.vhost.publish(message_named(published, 100), [queue], world.now)
+        world.sync()
+    position, stored = world.journal.position, world.pager.pages_stored
+    pages = len(queue.ready.pages or ())
+    consumer = Client([], 50)
+    queue.add_consumer(consumer)
+    left, delivered = [], 0
+    while queue.ready.count:
+        queue.dispatch(world.now)
+        taken = [entry for _, entry, _, _ in consumer.log]
+        consumer.log.clear()
+        for entry in left:
+            queue.ack(entry)
+        consumer.unsettled = 0
+        if not consumer.is_waiting:
+            queue.credit_returned(consumer)
+        left, delivered = taken, delivered + len(taken)
+        world.end_turn()
+        world.sync()
+    assert delivered == published
+    assert world.journal.position - position < delivered * 100 // 4
+    assert world.pager.pages_stored - stored <= pages
+
+
+def test_a_refusal_after_the_deletion_does_not_keep_the_last_letters_from_leaving(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_world, "JOURNAL_SEGMENT_BYTES", 3000)
+    monkeypatch.setattr(queue_world, "JOURNAL_LIMIT_BYTES", 8000)
+    world = World(SimulatedDisk(random.Random(7)), [QueueArguments(dead_letter_exchange="d"), PLAIN[0]])
+    queue, other = world.queues
+    monkeypatch.setattr(world, "post", lambda *_: -1)  # its letters are under way
+    for name in range(20):
+        world.vhost.publish(message_named(name, 50), [queue], world.now)
+    consumer = Client([], 20)
+    queue.add_consumer(consumer)
+    queue.dispatch(world.now)
+    entries = [entry for _, entry, _, _ in consumer.log]
+    for entry in entries[:10]:
+        queue.reject(entry, world.now)
+    world.sync()
+    queue.delete()
+    assert keep_last_letters(queue, "/")
+    queue.reject(entries[15], world.now)
+    world.sync()
+    other.add_consumer(Client([], 1_000_000))
+    first = queue.last_letters.segment
+    for name in range(200):
+        world.vhost.publish(message_named(1000 + name, 100), [other], world.now)
+        world.sync()
+    assert queue.last_letters.segment > first
+    assert world.journal.oldest_segment > first
