@@ -232,13 +232,15 @@ def test_priorities(app: Any, worker: CeleryWorker, queue: str, tmp_path: Path) 
     name = f"{queue}-priority"
     assert "ok" in app.control.cancel_consumer(name, **_order(worker))[0][worker.name]
     app.control.pool_shrink(1, **_order(worker))
-    results = [
-        _task(app, "append").apply_async((str(path), str(priority)), queue=name, priority=priority)
-        for priority in (1, 9, 5, 9, 3)
-    ]
-    # Publishing returns before the broker has the task: what has not arrived cannot be put in order.
     with app.connection_for_read() as connection:
         waiting = make_queue(name, max_priority=10)(connection.default_channel)
+        # The worker says so before it has cancelled.
+        _await(lambda: waiting.queue_declare(passive=True).consumer_count == 0, worker)
+        results = [
+            _task(app, "append").apply_async((str(path), str(priority)), queue=name, priority=priority)
+            for priority in (1, 9, 5, 9, 3)
+        ]
+        # Publishing returns before the broker has the task: what has not arrived cannot be put in order.
         _await(lambda: waiting.queue_declare(passive=True).message_count == len(results), worker)
     app.control.add_consumer(name, **_order(worker))
     for result in results:
