@@ -412,7 +412,8 @@ class QueueRules(Queue):
         while self.may_expire and most > 0 and not self.is_held_up():
             expires_at = ready.first_expiry()
             if not expires_at:
-                self.may_expire = ready.count > 0
+                if not ready.count:
+                    self.none_expires()
                 break
             if expires_at > now:
                 self.watch(expires_at, now)
@@ -426,6 +427,10 @@ class QueueRules(Queue):
             self.drop(entry, _EXPIRED)
             most -= 1
         return most
+
+    def none_expires(self) -> None:
+        """Nothing is ready, so nothing has an expiry."""
+        self.may_expire = False
 
     def drop_expired_at_once(self, now: int) -> bool:
         """Drop some of what has expired at the head. Returns whether what comes then may leave the queue."""

@@ -72,12 +72,10 @@ class CursorQueue(QuorumQueue):
             stream.followers[self.queue_id] = None
             settings: CursorSettings = self.settings
             self.place.follow(stream, settings.start, clock)
-            self.may_expire = self.message_ttl >= 0
 
     def stream_changed(self) -> None:
         """The stream has got more, or lost its beginning. Call `dispatch` afterwards."""
         self.place.changed()
-        self.may_expire = self.message_ttl >= 0
 
     def stream_gone(self) -> None:
         """The stream is no more."""
@@ -158,6 +156,10 @@ class CursorQueue(QuorumQueue):
         self.place.settled(entry)
 
     # -- time ----------------------------------------------------------------------------------------------------------
+
+    def none_expires(self) -> None:
+        """See QueueRules: whether a message expires goes by the TTL alone. What is ready comes without being added, so
+        nobody would say so again; and an image says it to members of a version before, which never do."""
 
     def normalise(self, clock: int) -> None:
         """See QuorumQueue."""

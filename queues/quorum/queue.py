@@ -290,7 +290,7 @@ class QuorumQueue(QueueRules):
             if self.ready.count:
                 due = _earlier(due, self.ready.first_expiry())
             else:
-                self.may_expire = False
+                self.none_expires()
         if self.lease_groups is not None and self.lease_groups.parting:
             due = max(1, clock)
         if self.resting is not None:

@@ -9,9 +9,11 @@ from typing import Any, Protocol
 import pytest
 
 from amqp_broker.channel.asking import as_exception
+from amqp_broker.queue_types.proxy.command_sink import MOST_FETCHES, CommandSink
+from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
 from queues.outcomes import PublishOutcome
 from queues.queue import Queue
-from queues.quorum.effects import Refusal
+from queues.quorum.effects import GetAnswered, Refusal
 from tests.node.node_driver import NodeDriver, declare
 from tests.queue_types.link_world import LinkWorld, Note, RemoteClient, consume
 from tests.queue_types.memory_queue import MemoryQueue
@@ -290,6 +292,33 @@ def see_in_exclusive_use(place: Place, client: RemoteClient) -> None:
     assert (error.reply_code, str(error)) == (403, "queue 'q' in vhost '/' in exclusive use")
     publish(place, 1)
     assert client.names == []
+
+
+class HopefulSink(CommandSink):
+    """What is asked of its log is always answered with: none, but there may be one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    def new_consumer(self) -> int:
+        return len(self.asked) + 1
+
+    def submit(self, command: Any, receipt: Any = None) -> int:
+        self.asked.append(command.consumer)
+        return len(self.asked)
+
+
+def test_fetch_does_not_go_on_for_ever() -> None:
+    """Who asked may be gone long since, and each time is an entry of the log."""
+    queue: Any = OnNode(x_queue_type="quorum").queue
+    sink, told = HopefulSink(), []
+    owner = ProxyConsumer(queue, sink, RemoteClient(), sink.new_consumer(), 0)
+    sink.fetch(owner, 1, lambda *answer: told.append(answer))
+    for number in range(1, 2 * MOST_FETCHES):
+        sink.take_effect(GetAnswered(number, number, 0, None, False, 0, 7))
+    assert sink.asked == list(range(1, MOST_FETCHES + 1))
+    assert told == [(None, None, 7)]
 
 
 @pytest.mark.parametrize("kind", BY_THE_RULES)

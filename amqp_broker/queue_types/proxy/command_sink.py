@@ -74,6 +74,10 @@ _HANDED_AT_ONCE = HANDED_AT_ONCE
 #: One that came back, for which a header is made that says how often, counts as so many.
 REMADE = 8
 _REMADE = REMADE
+#: Who fetches a message asks so often while the answer is that there may be one: each time as much has expired in front
+#: of it, or is passed over, as one command does. Then there is none, for now.
+MOST_FETCHES = 100
+_MOST_FETCHES = MOST_FETCHES
 #: So many consumers that are not known here are remembered, those that came last.
 _MOST_STRANGERS = 1000
 _TAKEN: int = PublishOutcome.TAKEN
@@ -205,6 +209,7 @@ class CommandSink(WriteGroup):
 
     def fetch(self, delivery_owner: ProxyConsumer, queue_id: int, then: Fetched) -> None:
         """Fetch one message, which the holder then has."""
+        delivery_owner.fetches += 1
         self._fetching[delivery_owner.number] = (delivery_owner, then)
         self.submit(Get(delivery_owner.number, queue_id))
 
@@ -323,7 +328,7 @@ class CommandSink(WriteGroup):
             delivery.consumer = delivery_owner.consumer
         elif effect.delivery_id:  # the message is not to be had any more
             self.submit(Settle(effect.consumer, How.RETURN, ((effect.delivery_id, effect.delivery_id),)))
-        if delivery is None and effect.ready and not proxy.is_deleted:
+        if delivery is None and effect.ready and not proxy.is_deleted and delivery_owner.fetches < _MOST_FETCHES:
             delivery_owner.number = self.new_consumer()
             self.fetch(delivery_owner, proxy.queue_id, then)
         else:

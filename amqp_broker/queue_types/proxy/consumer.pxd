@@ -34,6 +34,7 @@ cdef class ProxyConsumer:
     cdef public bint is_late
     cdef public Py_ssize_t unseen
     cdef public bint is_settling
+    cdef public int fetches
     cdef object _how
     cdef unsigned long long _first
     cdef unsigned long long _last

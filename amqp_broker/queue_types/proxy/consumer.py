@@ -102,6 +102,7 @@ class ProxyConsumer:
         self.is_late = False
         self.unseen = 0
         self.is_settling = False
+        self.fetches = 0  # so often it was asked for a message
         self._how = _ACK
         self._first = 0
         self._last = 0

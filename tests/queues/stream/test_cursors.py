@@ -463,3 +463,18 @@ def test_settings_of_a_newer_version_are_refused() -> None:
     data[at] = 2
     with pytest.raises(Malformed, match="a queue over a stream of version 2"):
         decode_batch(bytes(data), AddressBook())
+
+
+def test_that_messages_expire_goes_by_the_ttl_alone_while_there_are_none() -> None:
+    """An image says it, and a member of a version before never sets it again: what comes is not added."""
+    group, node = one_cursor(b"a", message_ttl=100)
+    queue = cursor_of(group.members[0])
+    node.attach(CURSOR)
+    assert (queue.ready.count, queue.may_expire) == (0, True)
+    group.now += 1000
+    group.lead()
+    queue.due_without_delivery_owners(group.now)
+    assert queue.drop_expired(10, group.now) == 10
+    assert queue.may_expire
+    queue.apply_settings(settings_of())
+    assert not queue.may_expire
