@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_broker.queue_types.quorum.guest import Guest, Leaving
+from amqp_broker.queue_types.quorum.guest import Guest, LeavingMember
 from amqp_broker.queue_types.quorum.guest_frames import Answer, Found
 from amqp_broker.queue_types.stream import distant_stream
 from amqp_broker.queue_types.stream.read_exchange import Asking, ReadExchange
@@ -32,10 +32,10 @@ def a_guest_confirms_what_it_has_sent(patch: Patch) -> None:
 
 def a_member_forgets_before_it_is_let_go(patch: Patch) -> None:
     """As soon as it hears anything, although it votes."""
-    patch.setattr(Leaving, "has_left", _hears)
+    patch.setattr(LeavingMember, "has_left", _hears)
 
 
-def _hears(self: Leaving, frame: Answer) -> bool:
+def _hears(self: LeavingMember, frame: Answer) -> bool:
     return isinstance(frame, Found)
 
 
