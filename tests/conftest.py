@@ -15,12 +15,17 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 import amqp_broker  # noqa: F401 - its import installs the hook for plain modules, if that is asked for
 from tests.example_counts import IS_FEW, examples, some
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadGroupScheduling
 
 settings.register_profile("shared cores", deadline=None, max_examples=examples(100))
 settings.load_profile("shared cores")
@@ -54,6 +59,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 f"pytest {pytest.__version__} does not let pytest-xdist keep the group of {item.nodeid} in one worker: "
                 "install pytest<9.2, or run without --dist loadgroup"
             )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadGroupScheduling | None:
+    """See Scheduling."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from tests.scheduling import Scheduling  # there may be no xdist
+
+    return Scheduling(config, log)
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
