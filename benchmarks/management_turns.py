@@ -23,6 +23,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
+from amqp_broker.server.collector import start_collector
 from benchmarks.brokers import temporary_folder
 from benchmarks.findings import Finding
 from benchmarks.node_load import CHANNEL, DrivenNode
@@ -35,6 +36,15 @@ _REPLY_TO = "amq.rabbitmq.reply-to"
 _BATCH = 200
 #: The queue that has messages.
 LAST = "the last"
+
+#: Some of the node's queues, as in a file of definitions.
+LISTED: list[dict[str, object]] = [
+    {
+        "name": f"q{number:05}", "vhost": "/", "durable": number % 2 == 1, "auto_delete": False, "type": "classic",
+        "arguments": {},
+    }
+    for number in range(1000)
+]  # fmt: skip
 
 #: What the management process asks for, by what is said of it.
 REQUESTS: dict[str, tuple[str, dict[str, object]]] = {
@@ -56,9 +66,10 @@ REQUESTS: dict[str, tuple[str, dict[str, object]]] = {
     "statistics": ("statistics", {}),
     "messages of a queue": ("queue.peek", {"vhost": "/", "name": LAST, "limit": 100}),
     "a route": ("route.test", {"vhost": "/", "exchange": "amq.topic", "routing_key": "a.b"}),
-    "a route to each queue that has a binding": ("route.test", {"vhost": "/", "exchange": "amq.fanout"}),
+    "a route to each queue": ("route.test", {"vhost": "/", "exchange": "amq.fanout"}),
     "a policy, before it is set": ("policy.preview", {"vhost": "/", "pattern": "^q", "definition": {"max-length": 1}}),
     "definitions": ("definitions.export", {}),
+    "definitions, compared with a file of 1,000 queues": ("definitions.diff", {"definitions": {"queues": LISTED}}),
     "unroutable messages": ("objects.page", {"kind": "unroutable", "limit": 250}),
     "the list of queues": ("queue.list", {"vhost": "/"}),
     "the audit log": ("audit.page", {"limit": 200}),
@@ -106,7 +117,7 @@ class AskedNode:
         self._send(client, declare)
         bound = names[: int(BINDINGS * scale)]
         self._send(client, [methods.QueueBind(0, name, "amq.topic", f"a.{name}", True, Table()) for name in bound])
-        self._send(client, [methods.QueueBind(0, name, "amq.fanout", "", True, Table()) for name in bound])
+        self._send(client, [methods.QueueBind(0, name, "amq.fanout", "", True, Table()) for name in names])
         section = encode_properties({"delivery_mode": 1})
         for _ in range(200):
             octets = encode_method_frame(CHANNEL, methods.BasicPublish(0, "", names[-1], False, False))
@@ -184,7 +195,7 @@ def measure(scale: float) -> Iterator[Finding]:
     with temporary_folder() as folder:
         node = AskedNode(folder / "data", scale)
         gc.collect()
-        gc.freeze()
+        start_collector()
         idle = node.idle_turn_ms()
         yield Finding("a turn without anything", "ms", idle)
         for name, (verb, fields) in REQUESTS.items():

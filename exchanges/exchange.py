@@ -206,6 +206,14 @@ class Exchange:
                 destinations += self.reached(routing_key, facts)
         return destinations
 
+    def each_reached(self, routing_keys: Sequence[str], facts: MessageFacts | None) -> Iterator[Destination]:
+        """The same, one by one, for who goes through them in slices. RuntimeError: something came or went meanwhile. A
+        type that finds them in a dictionary need not make a list of all."""
+        found = self.reached_by_all(routing_keys, facts)
+        found.reverse()  # its end is the first of them: it is given back bit by bit
+        while found:
+            yield found.pop()
+
     def leads_alone(self, binding: Binding, routing_keys: Sequence[str], facts: MessageFacts | None) -> bool:
         """Whether a message would go where this binding leads if there were no other: what a type says, whatever it
         is, of an exchange with nothing else."""

@@ -39,7 +39,7 @@ class Request:
     def of_json(cls, body: bytes) -> Request:
         """Raises ValueError."""
         try:
-            return cls._of(json.loads(body, parse_constant=_refuse_constant) if body else {})
+            return cls._of(_DECODER.decode(body.decode("utf-8")) if body else {})
         except RecursionError:
             raise ValueError(_TOO_DEEP) from None
 
@@ -143,3 +143,6 @@ def _fail(key: str, expected: str, value: object) -> NoReturn:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"the body has to be JSON, and {name} is none")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

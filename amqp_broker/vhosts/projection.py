@@ -21,6 +21,7 @@ from exchanges.bindings import EXCHANGE, Destination
 from queues.arguments import ArgumentError, WrongArgument
 
 if TYPE_CHECKING:
+    from amqp_broker.metadata.entities import QueueRecord
     from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
@@ -79,7 +80,8 @@ class Projection:
             elif subject in ("exchange", "queue", "binding"):
                 self._declared(subject, verb, command, is_own)
             elif subject in ("node", "member"):
-                self._drop_missing()
+                dropped = self._metadata.take_dropped()
+                return Task(self._broker.background, self._drop(dropped)) if dropped else changed
             elif subject == "level":
                 self._apply_all_policies()  # some of what they say the level before did not know
         except (ArgumentError, UnsupportedQueueType, WrongArgument, ValueError) as error:
@@ -172,6 +174,16 @@ class Projection:
         """Exchanges that lost their last binding: the node that removed it proposes their end."""
         if is_own:
             self._declarations.remove_abandoned(vhost, sources)
+
+    def _drop(self, queues: list[QueueRecord]) -> Steps:
+        """They went with the node that they lived on. One that comes under the name of one that is still here takes
+        its place, without its bindings (Broker.add_recorded_queue)."""
+        for queue in queues:
+            vhost = self._vhosts.get(queue.vhost)
+            if vhost is not None:
+                self._broker.forget_recorded_queue(vhost, queue.name, queue.queue_id)
+            yield None
+        return True
 
     def _drop_missing(self) -> None:
         """What is there at run time and not in the metadata any more, or is there as another."""

@@ -48,11 +48,13 @@ def binding(number: int) -> BindingRecord:
 
 
 def queues(metadata: Metadata, meanwhile: Callable[[], None]) -> list[str]:
-    seen, last = [], 0
-    while found := metadata.queues_after(last, SLICE):
+    seen = []
+    before, (block, found) = 0, metadata.queues_after(0)
+    while block != before:
+        assert len(found) <= BLOCK
         seen += [each.name for each in found]
-        last = found[-1].queue_id
         meanwhile()
+        before, (block, found) = block, metadata.queues_after(block)
     return seen
 
 
