@@ -191,6 +191,7 @@ class Walk:
         for number, (entry, how, source) in enumerate(pending):
             waits = entry.exchange.delays and delay_of(asked.facts.headers) > 0
             reached, queues, following = yield from self._reached_by(entry, waits)
+            yield None
             takes_alternate = not reached and not waits and entry.alternate is not None
             ways = [(name, "binding") for name in following]
             if takes_alternate:
@@ -212,6 +213,7 @@ class Walk:
                 "queues": queues, "exchanges": following[: asked.limit],
             }.items():  # fmt: skip
                 shown.add(encode_value(value), key)
+            yield None
             for key, rows in (yield from _bindings_of(entry, reached, asked)).items():
                 shown.add(rows if isinstance(rows, JsonChunks) else encode_value(rows), key)
             found.add(shown)
