@@ -30,7 +30,7 @@ from benchmarks.findings import Finding
 from benchmarks.node_load import CHANNEL, DrivenNode
 
 QUEUES, CONNECTIONS, BINDINGS, VHOSTS = 20_000, 2_000, 5_000, 20
-ROUNDS = 7
+ROUNDS = 15
 #: No request lengthens a turn by more, milliseconds.
 MOST_MS = 0.3
 _REPLY_TO = "amq.rabbitmq.reply-to"

@@ -27,10 +27,15 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 Reading = Generator[None, None, JsonValue]
 
 
+def text_of(body: bytes) -> str:
+    """As `json.loads` takes it. Raises UnicodeDecodeError."""
+    return body.decode(json.detect_encoding(body), "surrogatepass")
+
+
 def read_gradually(body: bytes, refuse_constant: Callable[[str], NoReturn]) -> Reading:
     """Its value, in steps; each `yield` ends a slice. refuse_constant: called with NaN, Infinity or -Infinity, which
     are no JSON. Raises JSONDecodeError or UnicodeDecodeError (ValueErrors), RecursionError."""
-    text = body.decode(json.detect_encoding(body), "surrogatepass")
+    text = text_of(body)
     reader = _Reader(text, JSONDecoder(parse_constant=refuse_constant).raw_decode)
     value: JsonValue = yield from reader.value(_skip(text, 0), _LEVELS)
     end = _skip(text, reader.position)

@@ -231,16 +231,16 @@ class Walk:
             return reached, queues, following
         exchange, asked = entry.exchange, self._asked
         destinations = exchange.each_reached(asked.routing_keys, asked.facts)
+        changes = exchange.changes
         for number in numbers_from(1):
             if number % _HANDED == 0:
                 yield None
-            try:
-                each = next(destinations)
-            except StopIteration:
+                if exchange.changes != changes:  # all as it is now, at once
+                    changes = exchange.changes
+                    destinations = iter(exchange.reached_by_all(asked.routing_keys, asked.facts))
+            each = next(destinations, None)
+            if each is None:
                 break
-            except RuntimeError:  # the rest as it is now, at once
-                destinations = iter(exchange.reached_by_all(asked.routing_keys, asked.facts))
-                continue
             if each not in reached:
                 reached[each] = None
                 if each.kind == QUEUE:

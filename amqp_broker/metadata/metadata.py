@@ -169,6 +169,9 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
             for number, each in enumerate(queues, 1):
                 queue = self._queues.get(each.queue_id)
                 if queue is not None and queue.vhost in other._vhosts:
+                    known = other.queue(queue.vhost, queue.name)
+                    if known is not None and known.queue_id != queue.queue_id:
+                        other._queues.remove(known)  # it has another id since
                     other._queues.put(queue, self._queues.line(queue.queue_id))
                 if number % _SLICE == 0:
                     yield

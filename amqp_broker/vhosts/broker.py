@@ -587,6 +587,7 @@ class Broker:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
         self.held.release(queue, None)
+        queue.declaration.disown(queue)
         queue = queue.itself()
         vhost.queues.pop(queue.name, None)
         vhost.queue_changed(queue.name)
