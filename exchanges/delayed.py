@@ -7,7 +7,7 @@ type does. The router reports the waiting ones; whoever publishes keeps them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from exchanges.bindings import Binding, Destination
@@ -64,6 +64,10 @@ class DelayedExchange(Exchange):
         return self.inner.binding_count
 
     @property
+    def changes(self) -> int:
+        return self.inner.changes
+
+    @property
     def is_unused(self) -> bool:
         return self.inner.is_unused
 
@@ -78,6 +82,12 @@ class DelayedExchange(Exchange):
 
     def destinations(self) -> list[Destination]:
         return self.inner.destinations()
+
+    def each_destination(self) -> Iterator[Destination]:
+        return self.inner.each_destination()
+
+    def each_reached(self, routing_keys: Sequence[str], facts: MessageFacts | None) -> Iterator[Destination]:
+        return self.inner.each_reached(routing_keys, facts)
 
     def some_bindings_to(self, destination: Destination, most: int) -> list[Binding]:
         return self.inner.some_bindings_to(destination, most)

@@ -6,7 +6,7 @@ arguments), and neither an empty table nor a zero stays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from exchanges.bindings import Binding, Destination, Identity
 from exchanges.exchange import Exchange, MessageFacts
@@ -22,6 +22,10 @@ class DirectExchange(Exchange):
     def matches(self, routing_key: str, facts: MessageFacts | None) -> list[Destination]:
         destinations = self._routes.get(routing_key)
         return [] if destinations is None else list(destinations)
+
+    def each_reached(self, routing_keys: Sequence[str], facts: MessageFacts | None) -> Iterator[Destination]:
+        for key in routing_keys:
+            yield from (each for each in self._routes.get(key, ()) if each not in self._leaving)
 
     def only_key(self, binding_key: str) -> str | None:
         return binding_key

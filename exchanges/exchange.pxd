@@ -3,6 +3,7 @@
 cdef class Exchange:
     cdef readonly object arguments
     cdef Py_ssize_t _bound
+    cdef Py_ssize_t _changes
     cdef readonly dict _held
     cdef dict _leaving
     cdef dict _renamed

@@ -59,6 +59,7 @@ class Exchange:
         self.delays = False
         self.arguments = arguments
         self._bound = 0
+        self._changes = 0
         self._held: dict[Destination, dict[Identity, Binding]] = {}
         self._leaving: dict[Destination, dict[Identity, Binding]] = {}
         self._renamed: dict[Destination, Destination] = {}
@@ -67,6 +68,11 @@ class Exchange:
     def binding_count(self) -> int:
         """How many bindings there are."""
         return self._bound
+
+    @property
+    def changes(self) -> int:
+        """Another number when bindings have come or gone, or have been forgotten."""
+        return self._changes
 
     @property
     def is_unused(self) -> bool:
@@ -132,6 +138,7 @@ class Exchange:
             return False
         binding = held[key] = Binding(stored, binding_key, arguments)
         self._bound += 1
+        self._changes += 1
         self._link(binding, key)
         return True
 
@@ -148,6 +155,7 @@ class Exchange:
         if not held:
             del self._held[stored]
         self._bound -= 1
+        self._changes += 1
         self._unlink(binding, key)
         return True
 
@@ -159,6 +167,7 @@ class Exchange:
             return 0
         count = len(held)
         self._bound -= count
+        self._changes += 1
         self._unlink_all(stored, held)
         return count
 
@@ -168,6 +177,7 @@ class Exchange:
         stored, held = self._held.popitem()
         count = len(held)
         self._bound -= count
+        self._changes += 1
         self._unlink_all(stored, held)
         return Destination(stored.kind, stored.name), count
 
@@ -179,6 +189,7 @@ class Exchange:
     def forget(self, most: int) -> int:
         """So many bindings of destinations that are gone are forgotten. Returns how many it were."""
         left = most
+        self._changes += 1
         while self._leaving and left > 0:
             destination, held = self._leaving.popitem()
             while held and left > 0:
@@ -205,6 +216,14 @@ class Exchange:
             for routing_key in routing_keys[1:]:
                 destinations += self.reached(routing_key, facts)
         return destinations
+
+    def each_reached(self, routing_keys: Sequence[str], facts: MessageFacts | None) -> Iterator[Destination]:
+        """The same, one by one, for who goes through them in slices: while `changes` stays the same. A type that finds
+        them in a dictionary need not make a list of all."""
+        found = self.reached_by_all(routing_keys, facts)
+        found.reverse()  # its end is the first of them: it is given back bit by bit
+        while found:
+            yield found.pop()
 
     def leads_alone(self, binding: Binding, routing_keys: Sequence[str], facts: MessageFacts | None) -> bool:
         """Whether a message would go where this binding leads if there were no other: what a type says, whatever it

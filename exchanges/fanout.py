@@ -5,7 +5,7 @@ It reads neither the routing key nor a header.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from exchanges.bindings import Binding, Destination, Identity
 from exchanges.exchange import Exchange, MessageFacts
@@ -20,6 +20,9 @@ class FanoutExchange(Exchange):
 
     def matches(self, routing_key: str, facts: MessageFacts | None) -> list[Destination]:
         return list(self._held)
+
+    def each_reached(self, routing_keys: Sequence[str], facts: MessageFacts | None) -> Iterator[Destination]:
+        return iter(self._held)
 
     def _unlink_all(self, destination: Destination, held: dict[Identity, Binding]) -> None:
         """Nothing is linked here."""

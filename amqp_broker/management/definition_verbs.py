@@ -92,6 +92,7 @@ class DefinitionVerbs:
             definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups,
             max_partitions=broker.config.max_stream_partitions,
         )  # fmt: skip
+        yield None
         try:
             for password in importer.steps():
                 yield broker.hashing.hash(password) if password is not None else None

@@ -9,7 +9,7 @@ import json
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
-from amqp_broker.management.gradual_json import read_gradually
+from amqp_broker.management.gradual_json import read_gradually, text_of
 from amqp_broker.turn.letting_go import let_go
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Request:
     def of_json(cls, body: bytes) -> Request:
         """Raises ValueError."""
         try:
-            return cls._of(json.loads(body, parse_constant=_refuse_constant) if body else {})
+            return cls._of(_DECODER.decode(text_of(body)) if body else {})
         except RecursionError:
             raise ValueError(_TOO_DEEP) from None
 
@@ -143,3 +143,6 @@ def _fail(key: str, expected: str, value: object) -> NoReturn:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"the body has to be JSON, and {name} is none")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

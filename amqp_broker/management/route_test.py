@@ -1,6 +1,6 @@
 """RouteTest: the verb `route.test`: where a message would go, and what would become of it there. None is published.
 
-The way is Router.route's, gone in slices, exchange by exchange: what is behind each (Exchange.reached_by_all), and of
+The way is Router.route's, gone in slices, exchange by exchange: what is behind each (Exchange.each_reached), and of
 its bindings those that match and some that do not (Exchange.leads_alone). No type of exchange is known here. What costs
 by the number of bindings and queues is done in slices, and bounded.
 """
@@ -8,6 +8,7 @@ by the number of bindings and queues is done in slices, and bounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count as numbers_from
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,9 +45,9 @@ MOST_EXCHANGES = 50
 #: So many bindings of one exchange are tried, those that match not counted.
 MOST_TRIED = 2000
 #: So many bindings are tried, and queues looked at, in one slice.
-_SLICE = 16
+_SLICE = 8
 #: So many destinations are handed on, and bindings passed over, in one slice.
-_HANDED = 64
+_HANDED = 16
 #: Properties that a type of exchange may look at.
 _PROPERTIES = ("message_id", "correlation_id", "app_id", "type", "user_id", "reply_to")
 
@@ -99,6 +100,7 @@ class RouteTest:
         queues, refusing = yield from self._queues(vhost, list(islice(walk.queues, asked.limit)), asked)
         refusal = refusal_of(self._metadata, user, name, entry, asked.routing_keys)
         count = len(walk.queues)
+        yield from walk.queues.let_go()
         return {
             "user": user,
             "permitted": not refusal,
@@ -189,6 +191,7 @@ class Walk:
         for number, (entry, how, source) in enumerate(pending):
             waits = entry.exchange.delays and delay_of(asked.facts.headers) > 0
             reached, queues, following = yield from self._reached_by(entry, waits)
+            yield None
             takes_alternate = not reached and not waits and entry.alternate is not None
             ways = [(name, "binding") for name in following]
             if takes_alternate:
@@ -200,6 +203,7 @@ class Walk:
                     pending.append((behind, way, entry.name))
             if number >= MOST_EXCHANGES:
                 self.left_out += 1
+                yield from reached.let_go()
                 continue
             shown = JsonChunks("{}")
             for key, value in {
@@ -209,9 +213,11 @@ class Walk:
                 "queues": queues, "exchanges": following[: asked.limit],
             }.items():  # fmt: skip
                 shown.add(encode_value(value), key)
+            yield None
             for key, rows in (yield from _bindings_of(entry, reached, asked)).items():
                 shown.add(rows if isinstance(rows, JsonChunks) else encode_value(rows), key)
             found.add(shown)
+            yield from reached.let_go()
         return found
 
     def _reached_by(self, entry: ExchangeEntry, waits: bool) -> Steps:
@@ -223,20 +229,27 @@ class Walk:
         if waits:
             self.delayed.append(entry.name)
             return reached, queues, following
-        destinations = entry.exchange.reached_by_all(self._asked.routing_keys, self._asked.facts)
-        yield None
-        for number, each in enumerate(destinations, 1):
+        exchange, asked = entry.exchange, self._asked
+        destinations = exchange.each_reached(asked.routing_keys, asked.facts)
+        changes = exchange.changes
+        for number in numbers_from(1):
+            if number % _HANDED == 0:
+                yield None
+                if exchange.changes != changes:  # all as it is now, at once
+                    changes = exchange.changes
+                    destinations = iter(exchange.reached_by_all(asked.routing_keys, asked.facts))
+            each = next(destinations, None)
+            if each is None:
+                break
             if each not in reached:
                 reached[each] = None
                 if each.kind == QUEUE:
                     self.queues[each.name] = None
-                    shown = queues if len(queues) < self._asked.limit else None
+                    shown = queues if len(queues) < asked.limit else None
                 else:
                     shown = following
                 if shown is not None:
                     shown.append(each.name)
-            if number % _HANDED == 0:
-                yield None
         return reached, queues, following
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import chain
+from operator import attrgetter
 
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.access import Access
@@ -40,21 +41,16 @@ from amqp_broker.metadata.entities import (
 from amqp_broker.metadata.group_members import GroupMembers
 from amqp_broker.metadata.member_workers import MemberWorkers
 from amqp_broker.metadata.partitions import Partitions
+from amqp_broker.metadata.queue_index import QueueIndex
 from amqp_broker.metadata.snapshot import describe_queue, lines_of, snapshot_of
 from amqp_broker.metadata.vhost_state import VHostState
-from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.settings.kinds import WORKER_MARK
 from amqp_broker.settings.workers import node_of_worker
-from amqp_broker.turn.letting_go import let_go
 from exchanges.bindings import EXCHANGE, QUEUE
 from exchanges.router import Later, at_once
 
 #: So much of a draft is made at a time.
-_SLICE = 64
-
-
-def _id_of(queue: QueueRecord) -> int:
-    return queue.queue_id
+_SLICE = 16
 
 
 class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
@@ -66,12 +62,9 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         self._later = later
         self._vhosts: dict[str, VHostState] = {}
         self._global_parameters: dict[str, GlobalParameter] = {}
-        self._queues_by_id: dict[int, QueueRecord] = {}
-        self._queue_lines: dict[int, bytes] = {}
-        self._queue_ids: SortedKeys[int] = SortedKeys()
-        self._are_sorted = True  # the two dictionaries, by id
-        self._homes: dict[str, int] = {}  # so many queues live there
+        self._queues = QueueIndex(self._vhosts)
         self._next_queue_id = 1
+        self._dropped: list[QueueRecord] = []
         self._members: dict[str, str] = {}
         self._identities: dict[str, str] = {}  # of those members' folders of which one was told
         self._level = 1
@@ -130,8 +123,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
 
     def queue_lines(self) -> list[bytes]:
         """See `snapshot_lines`; in the order of `all_queues`."""
-        self._sort()
-        return list(self._queue_lines.values())
+        return self._queues.lines()
 
     def binding_lines(self, vhost: str) -> list[bytes]:
         """See `snapshot_lines`; in the order of `bindings`."""
@@ -139,7 +131,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
 
     def become(self, other: Metadata) -> None:
         """Take over the state of another machine, which is not to be used any more. The generations rise."""
-        self._let_go_later(list(self._vhosts.values()))
+        self._let_go_later(self.let_go())
         access, policy = self.access_generation, self.policy_generation
         groups, places = self.group_generation, self.place_generation
         handlers, later = self._handlers, self._later
@@ -152,7 +144,10 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
     def drafting(self, other: Metadata) -> Generator[None, None, None]:
         """Make a draft of a new machine, in slices: the same state, but for its bindings, of which it has none, to try
         commands out on. Exchanges and queues are as they are when they are come to."""
-        other._vhosts = {name: state.draft() for name, state in self._vhosts.items()}
+        for name in list(self._vhosts):
+            if name in self._vhosts:
+                other._vhosts[name] = self._vhosts[name].draft()
+            yield
         self.copy_access_to(other)
         self.copy_groups_to(other)
         self.copy_workers_to(other)
@@ -169,23 +164,25 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
                     drafted.put_exchange(exchange)
                 yield
                 place, exchanges = self.exchanges_after(name, place, _SLICE)
-        passed = 0
-        while queues := self.queues_after(passed, _SLICE):
-            for queue in queues:
-                if queue.vhost in other._vhosts:
-                    other._keep_queue(queue, self._queue_lines[queue.queue_id])
-            passed = queues[-1].queue_id
+        before, (block, queues) = 0, self.queues_after(0)
+        while block != before:
+            for number, each in enumerate(queues, 1):
+                queue = self._queues.get(each.queue_id)
+                if queue is not None and queue.vhost in other._vhosts:
+                    known = other.queue(queue.vhost, queue.name)
+                    if known is not None and known.queue_id != queue.queue_id:
+                        other._queues.remove(known)  # it has another id since
+                    other._queues.put(queue, self._queues.line(queue.queue_id))
+                if number % _SLICE == 0:
+                    yield
             yield
+            before, (block, queues) = block, self.queues_after(block)
         other._next_queue_id = self._next_queue_id
 
     def let_go(self) -> Iterator[None]:
-        """Forget the queues and exchanges of a draft that nobody needs any more, in slices."""
-        yield from let_go(self._queues_by_id)
-        yield from let_go(self._queue_lines)
-        for state in self._vhosts.values():
-            yield from let_go(state.queues)
-            yield from let_go(state.exchanges)
-            yield from state.bindings.let_go()
+        """Forget, in slices, what there may be very many of in this state, which nobody needs any more: that of a draft
+        that was tried, or the one that another takes the place of."""
+        return chain(self._queues.let_go(), *(state.let_go() for state in self._vhosts.values()))
 
     # Vhosts (users and what they may do are in access.py)
 
@@ -238,9 +235,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         if state is None or state.vhost.is_protected:
             return False
         del self._vhosts[name]
-        self._let_go_later([state])
-        for queue in state.queues.values():
-            self._forget_queue_id(queue.queue_id)
+        self._let_go_later(chain(self._queues.remove_vhost(state), state.let_go()))
         self.drop_permissions(1, name)
         self.access_generation += 1
         self.policy_generation += 1
@@ -337,7 +332,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
     def exchanges(self, vhost: str) -> list[ExchangeRecord]:
         """All exchanges of the vhost, the predeclared ones first."""
         state = self._vhosts.get(vhost)
-        return list(state.exchanges.values()) if state else []
+        return state.exchanges_after(0, len(state.exchanges))[1] if state else []
 
     def exchanges_after(self, vhost: str, place: int, most: int) -> tuple[int, list[ExchangeRecord]]:
         """As `exchanges`, so many at most behind this place, and the last one's: for who goes through all of them in
@@ -350,21 +345,20 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         return state.queues.get(name) if state else None
 
     def queue_by_id(self, queue_id: int) -> QueueRecord | None:
-        return self._queues_by_id.get(queue_id)
+        return self._queues.get(queue_id)
 
     def all_queues(self) -> list[QueueRecord]:
         """Those of all virtual hosts, in the order of their ids."""
-        self._sort()
-        return list(self._queues_by_id.values())
+        return self._queues.all()
 
-    def queues_after(self, queue_id: int, most: int) -> list[QueueRecord]:
-        """Of all virtual hosts, by id, so many at most behind this one: for who goes through all of them in slices."""
-        return [self._queues_by_id[each] for each in self._queue_ids.after(queue_id, most)]
+    def queues_after(self, block: int) -> tuple[int, list[QueueRecord]]:
+        """As `bindings_after`, of all virtual hosts, by their ids."""
+        return self._queues.after(block)
 
     def queues(self, vhost: str) -> list[QueueRecord]:
-        self._sort()
+        """In the order of their ids."""
         state = self._vhosts.get(vhost)
-        return list(state.queues.values()) if state else []
+        return sorted(state.queues.values(), key=attrgetter("queue_id")) if state else []
 
     def queue_count(self, vhost: str) -> int:
         state = self._vhosts.get(vhost)
@@ -433,9 +427,8 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         if state.bindings.wants_slices():
             self._later(lambda now: state.bindings.forget())
 
-    def _let_go_later(self, states: list[VHostState]) -> None:
-        """The bindings of virtual hosts that are no more are forgotten in slices."""
-        steps = chain.from_iterable(state.bindings.let_go() for state in states)
+    def _let_go_later(self, steps: Iterator[None]) -> None:
+        """What nobody needs any more is forgotten in slices."""
         self._later(lambda now: next(steps, False) is None)
 
     def declare_queue(self, command: Command) -> bool:
@@ -464,20 +457,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
 
     def replace_queue(self, queue: QueueRecord) -> None:
         """See Partitions."""
-        self._keep_queue(queue, commands.encode(describe_queue(queue)))
-
-    def _keep_queue(self, queue: QueueRecord, line: bytes) -> None:
-        if queue.queue_id not in self._queues_by_id:
-            self._homes[queue.home] = self._homes.get(queue.home, 0) + 1
-        self._vhosts[queue.vhost].queues[queue.name] = queue
-        self._queues_by_id[queue.queue_id] = queue
-        self._queue_lines[queue.queue_id] = line
-        self._queue_ids.add(queue.queue_id)
-
-    def _forget_queue_id(self, queue_id: int) -> None:
-        self._homes[self._queues_by_id[queue_id].home] -= 1
-        del self._queues_by_id[queue_id], self._queue_lines[queue_id]
-        self._queue_ids.discard(queue_id)
+        self._queues.put(queue, commands.encode(describe_queue(queue)))
 
     def _delete_queue(self, command: Command) -> bool:
         queue = self.queue(command["vhost"], command["name"])
@@ -486,8 +466,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         state = self._vhosts[queue.vhost]
         known = self.partitions(queue.vhost, queue.name)
         for one in (queue, *[each for each in known if each.queue_id in command.get("partition_ids", ())]):
-            del state.queues[one.name]
-            self._forget_queue_id(one.queue_id)
+            self._queues.remove(one)
             state.bindings.remove_destination(QUEUE, one.name)
         self._forget_later(state)
         return True
@@ -496,24 +475,11 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         queue, queue_id = self.queue(command["vhost"], command["name"]), command["new_queue_id"]
         if queue is None or queue.queue_id != command["queue_id"] or not self.may_be_home(command["home"]):
             return False
-        if queue_id >= self._next_queue_id or queue_id in self._queues_by_id:
+        if queue_id >= self._next_queue_id or self._queues.get(queue_id) is not None:
             return False
-        # Others may have been declared since it was reserved: listings are by id, and so is what a snapshot says.
-        self._are_sorted = self._are_sorted and not self._queue_ids.after(queue_id, 1)
-        self._forget_queue_id(queue.queue_id)
-        del self._vhosts[queue.vhost].queues[queue.name]
+        self._queues.remove(queue)
         self.replace_queue(queue._replace(queue_id=queue_id, home=command["home"]))
         return True
-
-    def _sort(self) -> None:
-        """Queues are in the order of their ids."""
-        if not self._are_sorted:
-            self._are_sorted = True
-            ids = sorted(self._queues_by_id)
-            self._queues_by_id = {queue_id: self._queues_by_id[queue_id] for queue_id in ids}
-            self._queue_lines = {queue_id: self._queue_lines[queue_id] for queue_id in ids}
-            for state in self._vhosts.values():
-                state.queues = {queue.name: queue for queue in sorted(state.queues.values(), key=_id_of)}
 
     def _reserve_queue_ids(self, command: Command) -> bool:
         if command["next_queue_id"] <= self._next_queue_id:
@@ -523,23 +489,26 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
 
     def transients(self, node: str) -> list[QueueRecord]:
         """The queues of a node, or of one of its workers, that do not survive its restart."""
-        if not self.count_at(node):
-            return []
-        return [queue for queue in self._queues_by_id.values() if queue.home == node and not queue.durable]
+        return self._queues.transients(node)
+
+    def take_dropped(self) -> list[QueueRecord]:
+        """Those that went with their node by the last command that was applied, once."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def _drop_transients(self, command: Command) -> bool:
         """One that has started, or is gone, is this process: the other workers of its node go on."""
-        queues = [queue for queue in self.queues_at(command["node"]) if not queue.durable]
-        self._drop_queues(queues)
-        return bool(queues)
+        return self._drop_queues(self.transients(command["node"]))
 
-    def _drop_queues(self, queues: list[QueueRecord]) -> None:
+    def _drop_queues(self, queues: list[QueueRecord]) -> bool:
         for queue in queues:
             self._delete_queue({"vhost": queue.vhost, "name": queue.name, "queue_id": queue.queue_id})
+        self._dropped = queues
+        return bool(queues)
 
     def queues_at(self, node: str, with_workers: bool = False) -> list[QueueRecord]:
         """All queues that live on a node, or on one of its workers. with_workers: on all that are of the node."""
-        queues = self._queues_by_id.values()
+        queues = self._queues.all()
         if with_workers:
             beside = node + WORKER_MARK
             return [queue for queue in queues if queue.home == node or queue.home.startswith(beside)]
@@ -547,7 +516,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
 
     def count_at(self, node: str) -> int:
         """How many queues live on a node, or on one of its workers."""
-        return self._homes.get(node, 0)
+        return self._queues.count_at(node)
 
     def may_be_home(self, node: str) -> bool:
         """Whether a queue or an app may live there: nobody who is no member (any more) is anybody's home."""
@@ -611,7 +580,6 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         if state is None:
             return False
         source = state.exchanges.get(command["source"])
-        ends: Mapping[str, ExchangeRecord | QueueRecord]
         ends = state.queues if command["destination_kind"] == QUEUE else state.exchanges
         destination = ends.get(command["destination"])
         if source is None or destination is None:

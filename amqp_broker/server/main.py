@@ -25,6 +25,7 @@ from amqp_broker.connection.connection import connections_of
 from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.node import Node
 from amqp_broker.server.cluster_side import ClusterSide
+from amqp_broker.server.collector import start_collector
 from amqp_broker.server.descriptors import raise_limit
 from amqp_broker.server.driver import Driver, started_thread
 from amqp_broker.server.heap import keep_room
@@ -61,10 +62,6 @@ log = logging.getLogger("amqp_broker.server")
 
 #: Python's own default of 5 ms would make the sync thread wait that long for a busy loop.
 _SWITCH_INTERVAL_S = 0.0001
-#: Objects of a message live shortly; the collector looks for cycles only, and rarely. Nobody is served meanwhile: it
-#: looks at 3,000 objects in less than a millisecond, at those that outlived three such looks together, and at all that
-#: there are after some fifty million.
-_GC_THRESHOLDS = (3_000, 2, 6000)
 #: How often it is looked whether the node is ready, seconds; and the first and the longest time between two lines that
 #: say what it waits for.
 _LOOK_S = 0.02
@@ -143,9 +140,7 @@ def _serve(
         gc.disable()
         node.recover(now)
         unverified = verify_at_start(node.take_page_checks(), config.verify_at_start_bytes)
-        gc.freeze()
-        gc.enable()
-        gc.set_threshold(*_GC_THRESHOLDS)
+        start_collector()
         again = read_again if seat is None else lambda: of_worker(read_again(), config)
         reloading = Reloading(config, again, handler, listeners.use, node.audit)
         run = Run(config, node, disk, listeners, cluster, lines, management, token, reloading, manager)

@@ -1,4 +1,4 @@
-"""GradualTable: a dictionary that grows, and goes, bit by bit.
+"""GradualDict: a dictionary that grows, and goes, bit by bit. GradualTable: one that keeps the order of its keys.
 
 A dictionary of ten thousand takes half a megabyte at a time when it grows, and moves all that it has. This one lies in
 small parts; as keys come, one part after the other is split in two (linear hashing: W. Litwin, VLDB 1980).
@@ -18,16 +18,15 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class GradualTable(Generic[K, V]):
-    """As a dictionary, in the order in which keys came, without taking any away."""
+class GradualDict(Generic[K, V]):
+    """As a dictionary, in no order. It does not become smaller again until it is let go of."""
 
-    __slots__ = ("_count", "_order", "_parts", "_round", "_split")
+    __slots__ = ("_count", "_parts", "_round", "_split")
 
     def __init__(self) -> None:
         self._parts: list[dict[K, V]] = [{}]
         self._round = 1  # so many parts there were when the first of them was split last
         self._split = 0  # the part that is split next
-        self._order: list[list[K]] = []
         self._count = 0
 
     def _part(self, key: K) -> dict[K, V]:
@@ -37,14 +36,12 @@ class GradualTable(Generic[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         part = self._part(key)
-        if key not in part:
-            if self._count % _PIECE == 0:
-                self._order.append([])
-            self._order[-1].append(key)
-            self._count += 1
+        had = len(part)
         part[key] = value
-        if self._count > _KEYS * len(self._parts):
-            self._grow()
+        if len(part) != had:
+            self._count += 1
+            if self._count > _KEYS * len(self._parts):
+                self._grow()
 
     def _grow(self) -> None:
         """Split one part in two."""
@@ -66,8 +63,44 @@ class GradualTable(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self._part(key)
 
+    def pop(self, key: K) -> V:
+        """Take a key out. Raises KeyError."""
+        value = self._part(key).pop(key)
+        self._count -= 1
+        return value
+
     def __len__(self) -> int:
         return self._count
+
+    def values(self) -> Iterator[V]:
+        """Each of them, while no key comes or goes."""
+        for part in self._parts:
+            yield from part.values()
+
+    def let_go(self) -> Iterator[None]:
+        """Give back what it has, bit by bit: it is not used any more."""
+        self._count = 0
+        while self._parts:
+            self._parts.pop()
+            yield None
+
+
+class GradualTable(GradualDict[K, V]):
+    """As a dictionary, in the order in which keys came, without taking any away."""
+
+    __slots__ = ("_order",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order: list[list[K]] = []
+
+    def __setitem__(self, key: K, value: V) -> None:
+        had = self._count
+        super().__setitem__(key, value)
+        if self._count != had:
+            if had % _PIECE == 0:
+                self._order.append([])
+            self._order[-1].append(key)
 
     def __iter__(self) -> Iterator[K]:
         for piece in self._order:
@@ -79,11 +112,7 @@ class GradualTable(Generic[K, V]):
             yield key, self[key]
 
     def let_go(self) -> Iterator[None]:
-        """Give back what it has, bit by bit: it is not used any more."""
-        self._count = 0
-        while self._parts:
-            self._parts.pop()
-            yield None
+        yield from super().let_go()
         while self._order:
             self._order.pop()
             yield None

@@ -389,7 +389,7 @@ class Broker:
                     decode_table(record.arguments_raw),
                 )  # fmt: skip
         # In the order in which they were declared: one that is made of another one finds it.
-        for queue_record in sorted(metadata.queues(name), key=lambda record: record.queue_id):
+        for queue_record in metadata.queues(name):
             self.add_recorded_queue(vhost, queue_record)
         for binding in metadata.bindings(name):
             vhost.router.bind(
@@ -485,7 +485,7 @@ class Broker:
             if present.queue_id == record.queue_id:
                 self._declared_again(present, record)
                 return
-            self.forget_queue(vhost, present)
+            self.forget_recorded_queue(vhost, present.name, present.queue_id)
         owner: Owner | None = None
         if record.exclusive:
             owner = self.owners.pop((vhost.name, record.name), REMOTE_OWNER)
@@ -587,6 +587,7 @@ class Broker:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
         self.held.release(queue, None)
+        queue.declaration.disown(queue)
         queue = queue.itself()
         vhost.queues.pop(queue.name, None)
         vhost.queue_changed(queue.name)

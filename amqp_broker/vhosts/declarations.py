@@ -298,7 +298,6 @@ class Declarations:
         """Delete a queue for whatever reason. Returns how many messages were ready, and what makes it true for good."""
         broker = self._broker
         self._condemned.discard(queue)
-        queue.declaration.disown(queue)
         parts = queue.partitions()
         removed = vhost.router.remove_queue(queue.name)
         count = broker.forget_queue(vhost, queue)

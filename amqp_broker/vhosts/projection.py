@@ -21,6 +21,7 @@ from exchanges.bindings import EXCHANGE, Destination
 from queues.arguments import ArgumentError, WrongArgument
 
 if TYPE_CHECKING:
+    from amqp_broker.metadata.entities import QueueRecord
     from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
@@ -59,9 +60,10 @@ class Projection:
     def applied(self, command: Command, changed: bool, is_own: bool) -> object:
         """A command was applied. is_own: it came from this node, in this run. Returns what its proposer is told: for
         most whether anything changed; for what is made true in slices, the Task of that."""
+        subject, _, verb = command["op"].partition(".")
+        dropped = self._metadata.take_dropped()
         if not self.is_live or not changed:
             return changed
-        subject, _, verb = command["op"].partition(".")
         try:
             if subject == "vhost":
                 return self._vhost(verb, command["vhost"], is_own) or changed
@@ -79,7 +81,7 @@ class Projection:
             elif subject in ("exchange", "queue", "binding"):
                 self._declared(subject, verb, command, is_own)
             elif subject in ("node", "member"):
-                self._drop_missing()
+                self._drop(dropped)
             elif subject == "level":
                 self._apply_all_policies()  # some of what they say the level before did not know
         except (ArgumentError, UnsupportedQueueType, WrongArgument, ValueError) as error:
@@ -172,6 +174,14 @@ class Projection:
         """Exchanges that lost their last binding: the node that removed it proposes their end."""
         if is_own:
             self._declarations.remove_abandoned(vhost, sources)
+
+    def _drop(self, queues: list[QueueRecord]) -> None:
+        """They went with the node that they lived on: all at once, as for the other nodes, and for those who declare
+        one of the same name next."""
+        for queue in queues:
+            vhost = self._vhosts.get(queue.vhost)
+            if vhost is not None:
+                self._broker.forget_recorded_queue(vhost, queue.name, queue.queue_id)
 
     def _drop_missing(self) -> None:
         """What is there at run time and not in the metadata any more, or is there as another."""

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp_broker.management.route_test import Asked, _others
+from amqp_broker.management.route_test import Asked, Walk, _others
 from amqp_broker.messages.facts import MessageFacts as Facts
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
+from amqp_broker.turn.task import Task
 from exchanges.bindings import Destination
 from exchanges.exchange import Exchange, MessageFacts
 from exchanges.registry import EXCHANGE_TYPES
@@ -218,13 +219,40 @@ def test_bindings_that_come_while_they_are_looked_at(driver: NodeDriver, service
     for _ in range(2):
         next(steps)
     setup(driver, declare("late"), bind("late", "amq.direct", "k"))
-    with pytest.raises(StopIteration) as end:
-        next(steps)
-    found, next_skip = end.value.value
+    run = Task(driver.node.background, steps)
+    driver.settle()
+    found, next_skip = run.result
     assert len(json.loads(b"".join(found.chunks()))) == next_skip < count
     rest = try_route(service, "amq.direct", "other", skip=next_skip)["exchanges"][0]
     assert len(rest["not_matched"]) == count + 1 - next_skip
     assert rest["next_skip"] is None
+
+
+@pytest.mark.parametrize("name", ["amq.fanout", "amq.direct", "amq.topic"])
+@pytest.mark.parametrize(("come", "go"), [(1, 0), (0, 1), (5, 5)])
+def test_what_comes_or_goes_while_it_is_walked(driver: NodeDriver, name: str, come: int, go: int) -> None:
+    """Each queue once, those that are there all the time among them, and it ends."""
+    names = [f"q{number:03}" for number in range(85)]
+    for each in names:
+        setup(driver, declare(each), bind(each, name, "k"))
+    vhost = driver.node.broker.vhosts["/"]
+    entry = vhost.router.get(name)
+    assert entry is not None
+    walk = Walk(vhost, Asked(name, ["k"], NO_FACTS, 200, 0, 0, -1))
+    steps = walk.from_exchange(entry)
+    for _ in range(3):
+        next(steps)
+    for number in range(go):
+        setup(driver, methods.QueueDelete(0, names[number]))
+    for number in range(come):
+        setup(driver, declare(f"n{number}"), bind(f"n{number}", name, "k"))
+    for _ in steps:
+        pass
+    found = list(walk.queues)
+    assert len(set(found)) == len(found)
+    assert {*names[go:]} <= {*found}
+    if name != "amq.topic":  # its list was made before
+        assert {*vhost.queues} <= {*found}
 
 
 @settings(max_examples=examples(30), deadline=None)

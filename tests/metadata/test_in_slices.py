@@ -48,11 +48,13 @@ def binding(number: int) -> BindingRecord:
 
 
 def queues(metadata: Metadata, meanwhile: Callable[[], None]) -> list[str]:
-    seen, last = [], 0
-    while found := metadata.queues_after(last, SLICE):
+    seen = []
+    before, (block, found) = 0, metadata.queues_after(0)
+    while block != before:
+        assert len(found) <= BLOCK
         seen += [each.name for each in found]
-        last = found[-1].queue_id
         meanwhile()
+        before, (block, found) = block, metadata.queues_after(block)
     return seen
 
 
@@ -108,3 +110,19 @@ def test_a_draft_is_made_in_slices_and_forgotten_in_slices(metadata: Metadata) -
     assert sum(1 for _ in draft.let_go()) > 2 * COUNT // BLOCK
     assert (draft.queues("v"), draft.exchanges("v")) == ([], [])
     assert len(metadata.queues("v")) == COUNT
+
+
+def test_what_moves_behind_a_draft_is_in_it_once(metadata: Metadata) -> None:
+    draft = Metadata()
+    steps = metadata.drafting(draft)
+    for _ in range(20):
+        next(steps)
+    first = metadata.all_queues()[0]
+    reserved = metadata.next_queue_id
+    metadata.apply(commands.reserve_queue_ids(reserved + 1))
+    assert metadata.apply(commands.rehome_queue("v", first.name, first.queue_id, reserved, "n2", 1))
+    for _ in steps:
+        pass
+    assert draft.all_queues() == metadata.all_queues()
+    assert draft.apply(commands.delete_queue("v", first.name, reserved))
+    assert draft.count_at("n2") == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -540,6 +541,38 @@ def test_what_one_command_takes_away_costs_no_more_with_very_many_bindings() -> 
         slices += 1
     assert slices == 5  # and what was forgotten at once
     assert metadata.bindings_after("/", 0) == (0, [])
+
+
+def test_a_vhost_goes_at_once_and_its_queues_are_forgotten_in_slices() -> None:
+    later: list[Callable[[int], bool]] = []
+    metadata = Metadata(later.append)
+    for vhost in ("/", "stays"):
+        metadata.apply(commands.put_vhost(vhost))
+    for number in range(400):
+        vhost, home = ("stays", "/")[number % 2], f"n{number % 2}"
+        metadata.apply(commands.declare_queue(vhost, f"q{number}", number + 1, home=home))
+    assert metadata.apply(commands.delete_vhost("/"))
+    metadata.apply(commands.put_vhost("/"))
+    metadata.apply(commands.declare_queue("/", "q1", 401, home="n1"))
+    (job,) = later
+    left = [*range(1, 400, 2), 401]
+    slices = 0
+    goes_on = True
+    while goes_on:
+        slices += 1
+        goes_on = job(0)
+        assert [queue.queue_id for queue in metadata.all_queues()] == left
+        assert [json.loads(line)["queue_id"] for line in metadata.queue_lines()] == left
+        assert [metadata.queue_by_id(number) is not None for number in range(1, 5)] == [True, False, True, False]
+        assert [metadata.count_at(home) for home in ("n0", "n1")] == [200, 1]
+        before, (block, found) = 0, metadata.queues_after(0)
+        seen = [*found]
+        while block != before:
+            before, (block, found) = block, metadata.queues_after(block)
+            seen += found
+        assert [queue.queue_id for queue in seen] == left
+    assert slices > 4
+    assert sum(map(len, metadata._queues._blocks.values())) == len(left)
 
 
 def test_a_stream_and_its_partitions_come_and_go_together() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import event, given
+from hypothesis import strategies as st
 
 from amqp_broker.metadata.commands import Command, check_command
 from amqp_broker.metadata.metadata import Metadata
@@ -13,12 +15,23 @@ from tests.metadata import metadata_model
 from tests.metadata import metadata_strategies as strategies
 from tests.metadata.drafts import draft_of
 
+Jobs = list[Callable[[int], bool]]
+#: Every how many commands what is left to be done in slices gets one; 0: never.
+paces = st.sampled_from([0, 1, 3])
 
-def applied(history: list[Command]) -> Metadata:
-    metadata = Metadata()
-    for command in history:
+
+def applied(history: list[Command], pace: int = 1) -> Metadata:
+    jobs: Jobs = []
+    metadata = Metadata(jobs.append)
+    for number, command in enumerate(history, 1):
         metadata.apply(command)
+        do_slice(jobs, number, pace)
     return metadata
+
+
+def do_slice(jobs: Jobs, number: int, pace: int) -> None:
+    if jobs and pace and number % pace == 0 and not jobs[0](0):
+        del jobs[0]
 
 
 def contents(metadata: Metadata) -> dict[str, list[dict[str, Any]]]:
@@ -158,15 +171,18 @@ def assert_lookups_agree(metadata: Metadata, model: metadata_model.NaiveMetadata
     assert [number for number in range(model.next_queue_id) if metadata.queue_by_id(number)] == live
     assert [queue.queue_id for queue in metadata.all_queues()] == live
     for node in strategies.NODES:
+        assert metadata.count_at(node) == sum(row["home"] == node for row in model.tables["queues"])
         found = [queue.name for queue in metadata.transients(node)]
         rows = [row for row in model.tables["queues"] if row["home"] == node and not row["durable"]]
         assert sorted(found) == sorted(row["key"][1] for row in rows)
 
 
-@given(strategies.histories)
-def test_does_what_a_naive_machine_does(history: list[Command]) -> None:
-    metadata, model = Metadata(), metadata_model.NaiveMetadata()
-    for command in history:
+@given(strategies.histories, paces)
+def test_does_what_a_naive_machine_does(history: list[Command], pace: int) -> None:
+    jobs: Jobs = []
+    metadata, model = Metadata(jobs.append), metadata_model.NaiveMetadata()
+    for number, command in enumerate(history, 1):
+        do_slice(jobs, number, pace)
         before = (metadata.access_generation, metadata.policy_generation)
         changed = metadata.apply(command)
         assert changed == model.apply(command), command
@@ -195,9 +211,9 @@ def test_a_command_changes_nothing_the_second_time(history: list[Command]) -> No
         assert metadata.snapshot() == snapshot
 
 
-@given(strategies.histories)
-def test_a_snapshot_makes_an_equal_machine(history: list[Command]) -> None:
-    metadata = applied(history)
+@given(strategies.histories, paces)
+def test_a_snapshot_makes_an_equal_machine(history: list[Command], pace: int) -> None:
+    metadata = applied(history, pace)
     snapshot = metadata.snapshot()
     again = Metadata()
     for command in snapshot:
@@ -223,9 +239,11 @@ def test_commands_survive_json(history: list[Command]) -> None:
     assert applied(read).snapshot() == applied(history).snapshot()
 
 
-@given(strategies.histories, strategies.histories)
-def test_a_draft_without_the_bindings_goes_its_own_way(history: list[Command], more: list[Command]) -> None:
-    metadata = applied(history)
+@given(strategies.histories, strategies.histories, paces)
+def test_a_draft_without_the_bindings_goes_its_own_way(
+    history: list[Command], more: list[Command], pace: int
+) -> None:
+    metadata = applied(history, pace)
     before = metadata.snapshot()
     draft = draft_of(metadata)
     assert draft.snapshot() == without_bindings(before)

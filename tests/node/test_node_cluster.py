@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from tests.node.node_cluster import NodeCluster
@@ -110,3 +111,24 @@ def test_an_exclusive_queue_goes_with_its_connection_on_all_nodes(cluster: NodeC
     client.send(0, methods.ConnectionClose(200, "bye", 0, 0))
     cluster.run(500)
     assert all(name not in each.node.broker.vhosts["/"].queues for each in cluster.nodes.values())
+
+
+def test_who_owned_what_has_gone_leaves_the_queue_that_has_its_name() -> None:
+    """A node that was taken for gone is there after all."""
+    cluster = NodeCluster()
+    cluster.run_until_ready()
+    n1, n2 = cluster.nodes["n1"], cluster.nodes["n2"]
+    owner = n1.client(1)
+    owner.send(1, methods.QueueDeclare(0, "e", False, False, True))
+    cluster.run(500)
+    n2.node.broker.propose(commands.node_gone("n1"))
+    cluster.run(500)
+    n2.node.broker.propose(commands.declare_queue("/", "e", 1, home="n2"))
+    cluster.run(500)
+    n1.lose(owner)
+    cluster.run(1500)
+    for each in cluster.nodes.values():
+        broker = each.node.broker
+        assert [queue.durable for queue in broker.metadata.all_queues()] == [True]
+        assert list(broker.vhosts["/"].queues) == ["e"]
+        assert broker.queue_count == 1

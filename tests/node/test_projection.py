@@ -208,3 +208,22 @@ def test_commands_that_an_install_has_brought_are_done() -> None:
     replication.absorb(driver.now)
     driver.turn()
     assert client.names() == ["queue.declare-ok"]
+
+
+def test_what_goes_with_its_node_goes_at_once_and_leaves_nothing_to_who_comes_next() -> None:
+    driver = NodeDriver()
+    propose = driver.node.broker.propose
+    for number in range(50):
+        propose(commands.declare_queue("/", f"t{number}", 1, durable=False))
+        propose(bind("amq.topic", f"t{number}", "old"))
+    propose(commands.declare_queue("/", "stays", 1))
+    driver.settle()
+    vhost = driver.node.broker.vhosts["/"]
+    propose(commands.node_gone(""))
+    driver.settle()
+    assert list(vhost.queues) == ["stays"]
+    propose(commands.declare_queue("/", "t49", 1))
+    driver.settle()
+    assert {name: queue.queue_id for name, queue in vhost.queues.items()} == {"stays": 51, "t49": 52}
+    assert [each for _, each in vhost.router.bindings()] == []
+    assert driver.node.broker.queue_count == 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_broker.turn.gradual_table import GradualTable
+from amqp_broker.turn.gradual_table import GradualDict, GradualTable
 
 MANY = 20_000
 KEYS = st.one_of(st.integers(0, 600), st.text(max_size=2), st.tuples(st.text(max_size=1), st.integers(0, 3)))
@@ -31,6 +31,25 @@ def test_it_answers_as_a_dictionary_does(pairs: list[tuple[object, int]]) -> Non
     for _ in table.let_go():
         pass
     assert list(table) == []
+
+
+@given(st.lists(st.tuples(KEYS, st.booleans()), max_size=600))
+def test_one_without_an_order_takes_keys_away_too(steps: list[tuple[object, bool]]) -> None:
+    gradual: GradualDict[object, int] = GradualDict()
+    plain: dict[object, int] = {}
+    for number, (key, comes) in enumerate(steps):
+        if comes:
+            gradual[key] = plain[key] = number
+        elif key in plain:
+            assert gradual.pop(key) == plain.pop(key)
+        else:
+            with pytest.raises(KeyError):
+                gradual.pop(key)
+        assert (len(gradual), gradual.get(key)) == (len(plain), plain.get(key))
+    assert sorted(gradual.values()) == sorted(plain.values())
+    for _ in gradual.let_go():
+        pass
+    assert len(gradual) == 0
 
 
 def test_what_is_missing_is_an_error() -> None:

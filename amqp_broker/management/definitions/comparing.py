@@ -51,7 +51,7 @@ _DECLARED: Final = {
 }
 _SECRET: Final = "password_hash"
 _DEFAULTS: Final[JsonObject] = {"auto_delete": False, "internal": False, "arguments": {}}
-_SLICE: Final = 20
+_SLICE: Final = 8
 
 Key = tuple[str, ...]
 

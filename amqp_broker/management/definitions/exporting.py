@@ -87,13 +87,13 @@ class _Declared:
 
     def queues(self) -> Items:
         """Those that outlive a restart, without partitions."""
-        last = 0
-        while found := self._metadata.queues_after(last, _LOOK):
+        before, (block, found) = 0, self._metadata.queues_after(0)
+        while block != before:
             for queue in found:
                 if self._was_there(queue) and queue.vhost in self._vhosts and not queue.part_of:
                     yield _queue(queue)
-            last = found[-1].queue_id
             yield None
+            before, (block, found) = block, self._metadata.queues_after(block)
 
     def exchanges(self) -> Items:
         """Those that outlive a restart, without RabbitMQ's own."""
