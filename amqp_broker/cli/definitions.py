@@ -21,7 +21,7 @@ from amqp_broker.cli.management import DEFAULT_URL, URL_VARIABLE
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url
 from amqp_broker.client.errors import ClientError
-from amqp_broker.management.definitions import DefinitionsError, export, plan_import
+from amqp_broker.management.definitions import DefinitionsError, bounds_of, export, plan_import
 from amqp_broker.management.definitions.comparing import KINDS, chosen
 from amqp_broker.node import Node
 from amqp_broker.server.workers_file import read_stored
@@ -164,9 +164,9 @@ class StoppedNode:
     def take_over(self, wanted: object, vhost: str | None, *, is_dry: bool = False) -> tuple[int, list[str]]:
         with self._opened() as node:
             if is_dry:
-                broker, groups = node.broker, node.groups
-                count = len(groups.all)
-                plan = plan_import(wanted, broker.metadata, secrets.token_bytes, vhost=vhost, queue_groups=count)
+                broker = node.broker
+                bounds = bounds_of(broker)
+                plan = plan_import(wanted, broker.metadata, secrets.token_bytes, vhost=vhost, bounds=bounds)
                 return len(plan.commands), plan.notes
             system, clock = node.system, node.clock
             task = system.take_over(wanted, vhost)

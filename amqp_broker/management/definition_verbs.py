@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.management.definitions import DefinitionsError, Importer
+from amqp_broker.management.definitions import DefinitionsError, Importer, bounds_of
 from amqp_broker.management.definitions.comparing import Comparison, chosen
 from amqp_broker.management.definitions.exporting import export_items
 from amqp_broker.management.written_json import JsonChunks, encode_value
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from amqp_broker.management.administration import Administration
     from amqp_broker.management.request import Request
     from amqp_broker.protocol.json_values import JsonObject
-    from amqp_broker.queue_types.quorum.groups import QuorumGroups
     from amqp_broker.vhosts.broker import Broker
 
 #: So many definitions are described in one slice.
@@ -28,9 +27,8 @@ PORTION = 10
 class DefinitionVerbs:
     """See the module's docstring."""
 
-    def __init__(self, broker: Broker, groups: QuorumGroups, administration: Administration) -> None:
+    def __init__(self, broker: Broker, administration: Administration) -> None:
         self._broker = broker
-        self._groups = groups
         self._execute = administration.carry_out
         self._settled = administration.settled
         self._vhost = administration.vhost
@@ -87,11 +85,9 @@ class DefinitionVerbs:
     def _plan(self, definitions: object, vhost: str | None) -> Steps:
         """Its result: an importer that has made its plan."""
         broker = self._broker
-        groups = len(self._groups.all)
         importer = Importer(
-            definitions, broker.metadata, broker.random_bytes, vhost=vhost, queue_groups=groups,
-            max_partitions=broker.config.max_stream_partitions,
-        )  # fmt: skip
+            definitions, broker.metadata, broker.random_bytes, vhost=vhost, bounds=bounds_of(broker)
+        )
         yield None
         try:
             for password in importer.steps():

@@ -10,14 +10,13 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from amqp_broker.management.gradual_json import read_gradually, text_of
+from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from amqp_broker.turn.letting_go import let_go
 
 if TYPE_CHECKING:
     from amqp_broker.management.access import Asker
     from amqp_broker.protocol.json_values import JsonObject, JsonValue
 
-#: Names are short strings on the wire.
-_MAX_NAME_BYTES = 255
 _NONE = object()
 _TOO_DEEP = "the body is nested too deeply"
 
@@ -110,8 +109,9 @@ class Request:
         """A string that fits into a short string of AMQP."""
         value = self.text(key)
         octets = len(value.encode("utf-8", "surrogateescape"))
-        if octets > _MAX_NAME_BYTES or not (octets or may_be_empty):
-            raise ValueError(f"field {key} has to be a name of {0 if may_be_empty else 1} to 255 octets, not {octets}")
+        if octets > MAX_SHORT_STRING or not (octets or may_be_empty):
+            least = 0 if may_be_empty else 1
+            raise ValueError(f"field {key} has to be a name of {least} to {MAX_SHORT_STRING} octets, not {octets}")
         return value
 
     def tags(self, key: str) -> list[str]:

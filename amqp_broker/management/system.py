@@ -106,7 +106,7 @@ class System:
         self._begin_answer = begin_answer
         self.counts = counts
         self._administration = Administration(broker, replication)
-        self._definitions = DefinitionVerbs(broker, groups, self._administration)
+        self._definitions = DefinitionVerbs(broker, self._administration)
         #: See DefinitionVerbs.
         self.take_over = self._definitions.take_over
         peers = PeerQuestions(broker, tenants, replication, membership)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import precondition_failed
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.partitions import partition_name
+from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from queues.quorum.arguments import group_size
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.vhosts.broker import Broker
     from queues.queue import Queue
-
-_MOST_NAME_BYTES = 255
 
 
 def partition(broker: Broker, vhost: VHost, name: str, kind: str, arguments: Table) -> commands.Command:
@@ -56,9 +55,9 @@ def _check(broker: Broker, vhost: VHost, name: str, first: int, count: int) -> N
     if count > most:
         raise precondition_failed(f"{what}: this node's limit is {most} (max_stream_partitions)")
     names = [partition_name(name, number) for number in range(first, count)]
-    if len(names[-1].encode("utf-8", "surrogateescape")) > _MOST_NAME_BYTES:
+    if len(names[-1].encode("utf-8", "surrogateescape")) > MAX_SHORT_STRING:
         raise precondition_failed(
-            f"names of partitions would be longer than {_MOST_NAME_BYTES} octets: take a shorter one for queue '{name}'"
+            f"names of partitions would be longer than {MAX_SHORT_STRING} octets: take a shorter one for queue '{name}'"
         )
     for each in names:
         if each in vhost.queues:

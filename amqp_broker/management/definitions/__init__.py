@@ -9,6 +9,7 @@ from amqp_broker.management.definitions.importing import (
     VHOST_LIMITS,
     Importer,
     ImportPlan,
+    bounds_of,
     import_commands,
     plan_import,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "DefinitionsError",
     "ImportPlan",
     "Importer",
+    "bounds_of",
     "export",
     "import_commands",
     "plan_import",

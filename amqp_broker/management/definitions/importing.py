@@ -17,9 +17,10 @@ Invariants:
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 from amqp_broker.auth import passwords
 from amqp_broker.auth.passwords import NewPassword
@@ -34,6 +35,7 @@ from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import DEFAULT_TYPE, BindingRecord, ExchangeRecord, QueueRecord
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.partitions import partition_name
+from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from amqp_broker.protocol.fields import decode_table
 from amqp_broker.queue_types.queue_type import WrongProperty
 from amqp_broker.queue_types.quorum.cursor_arguments import SOURCE
@@ -46,11 +48,13 @@ from exchanges.delayed import DelayedExchange
 from exchanges.exchange import Exchange
 from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, WrongArgument
+from queues.quorum.arguments import group_size
 from queues.stream.shares import MOST_PARTITIONS
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.fields import Table
     from amqp_broker.protocol.json_values import JsonObject
+    from amqp_broker.vhosts.broker import Broker
 
 VHOST_LIMITS: Final = ("max-connections", "max-queues")
 USER_LIMITS: Final = ("max-connections", "max-channels")
@@ -99,6 +103,32 @@ class ImportPlan:
     notes: list[str] = field(default_factory=list)
 
 
+class Bounds(NamedTuple):
+    """What the node that imports allows: its groups of queues, which are numbered from 0 on; how many partitions a
+    stream may have, and how many more queues there may be. groups_of_size: those of its groups that are on so many
+    nodes, or come next to it; 0: all."""
+
+    queue_groups: int = 1
+    max_partitions: int = MOST_PARTITIONS
+    room: int = sys.maxsize
+    groups_of_size: Callable[[int], Sequence[int]] = lambda size: (0,)
+
+
+#: Of a node of which nothing is known.
+ANY: Final = Bounds()
+
+
+def bounds_of(broker: Broker) -> Bounds:
+    """Of a node."""
+    groups, config = broker.groups, broker.config
+    return Bounds(
+        len(groups.all),
+        config.max_stream_partitions,
+        config.max_queues - broker.queue_count,
+        lambda size: [each - 1 for each in (groups.groups_of_size(size) if groups.has_lists else groups.all)],
+    )
+
+
 #: What a step of an import may need first: that this work is run, anywhere.
 Steps = Iterator[NewPassword | None]
 
@@ -109,14 +139,10 @@ def import_commands(
     random_bytes: passwords.RandomBytes,
     *,
     vhost: str | None = None,
-    queue_groups: int = 1,
-    max_partitions: int = MOST_PARTITIONS,
+    bounds: Bounds = ANY,
 ) -> list[Command]:
     """The commands of `plan_import` alone."""
-    plan = plan_import(
-        definitions, metadata, random_bytes, vhost=vhost, queue_groups=queue_groups, max_partitions=max_partitions
-    )
-    return plan.commands
+    return plan_import(definitions, metadata, random_bytes, vhost=vhost, bounds=bounds).commands
 
 
 def _in_order(items: Items) -> Iterator[Entry]:
@@ -137,13 +163,10 @@ def plan_import(
     random_bytes: passwords.RandomBytes,
     *,
     vhost: str | None = None,
-    queue_groups: int = 1,
-    max_partitions: int = MOST_PARTITIONS,
+    bounds: Bounds = ANY,
 ) -> ImportPlan:
     """The plan of an Importer, made at once, passwords included. Raises DefinitionsError (a ValueError)."""
-    importer = Importer(
-        definitions, metadata, random_bytes, vhost=vhost, queue_groups=queue_groups, max_partitions=max_partitions
-    )
+    importer = Importer(definitions, metadata, random_bytes, vhost=vhost, bounds=bounds)
     for work in importer.steps():
         if work is not None:
             work.run()
@@ -154,9 +177,8 @@ class Importer:
     """Plans what brings `metadata` to what `definitions` (decoded JSON) say; `metadata` itself stays as it is.
 
     With `vhost`, everything that lives in a vhost goes into that one, whatever vhost it names, and the rest is left
-    out. `random_bytes` gives salts for users with a password in clear. queue_groups: over so many groups quorum queues
-    are spread; a stream has so many partitions at most: max_partitions. Each command is applied to a draft of the
-    metadata: what changes nothing there is not needed.
+    out. `random_bytes` gives salts for users with a password in clear. bounds: of the node that they are for. Each
+    command is applied to a draft of the metadata: what changes nothing there is not needed.
     """
 
     def __init__(
@@ -166,8 +188,7 @@ class Importer:
         random_bytes: passwords.RandomBytes,
         *,
         vhost: str | None = None,
-        queue_groups: int = 1,
-        max_partitions: int = MOST_PARTITIONS,
+        bounds: Bounds = ANY,
     ) -> None:
         self.plan = ImportPlan()
         self._definitions = definitions
@@ -175,9 +196,9 @@ class Importer:
         self._state = Metadata()
         self._random_bytes = random_bytes
         self._vhost = vhost
-        self._queue_groups = queue_groups
-        self._max_partitions = max_partitions
-        self._last_group = 0
+        self._bounds = bounds
+        self._placed = 0
+        self._room = bounds.room
         self._new_passwords: dict[str, NewPassword] = {}
         self._left_out: set[End] = set()
         self._identities: dict[End, set[tuple[str, Identity]]] = {}
@@ -440,12 +461,11 @@ class Importer:
         if partitions:
             self._partition(entry, vhost, type_name, arguments, partitions)
             return
+        lowest, source = self._state.next_queue_id, self._source_of(entry, vhost, type_name, arguments)
         command = commands.declare_queue(
             vhost,
             name,
-            self._next_queue_id(
-                type_name, self._state.next_queue_id, self._source_of(entry, vhost, type_name, arguments)
-            ),
+            self._next_queue_id(type_name, lowest, group_size(arguments), source),
             type_name=type_name,
             auto_delete=auto_delete,
             arguments_raw=arguments.raw,
@@ -479,16 +499,19 @@ class Importer:
     def _partition(self, entry: Entry, vhost: str, type_name: str, arguments: Table, count: int) -> None:
         """A queue that consists of others, which come with it."""
         name = entry.name("name")
-        if count > self._max_partitions:
-            most = self._max_partitions
+        most = self._bounds.max_partitions
+        if count > most:
             entry.error(f"arguments.{PARTITIONS}", f"{count}: this node's limit is {most} (max_stream_partitions)")
+        if len(partition_name(name, count - 1).encode("utf-8", "surrogateescape")) > MAX_SHORT_STRING:
+            entry.error("name", f"those of its partitions would be longer than {MAX_SHORT_STRING} octets: take another")
         for number in range(count):
             if self._state.queue(vhost, partition_name(name, number)) is not None:
                 taken = partition_name(name, number)
                 entry.error("name", f"there is a queue '{taken}' already, which is to be a partition of it")
-        ids = [self._next_queue_id(type_name, self._state.next_queue_id)]
+        size = group_size(arguments)
+        ids = [self._next_queue_id(type_name, self._state.next_queue_id, size)]
         for _ in range(count):
-            ids.append(self._next_queue_id(type_name, ids[-1] + 1))
+            ids.append(self._next_queue_id(type_name, ids[-1] + 1, size))
         rest = QUEUE_TYPES[type_name].with_partitions(arguments, 0).raw
         self._do(commands.partition_stream(vhost, name, ids[0], type_name, arguments.raw, 0, ids[1:], rest))
 
@@ -500,22 +523,38 @@ class Importer:
         source = self._state.queue(vhost, name) if name is not None else None
         if name is not None and (source is None or not type_named(source.type).is_source):
             entry.error(f"arguments.{SOURCE}", f"there is no stream '{name}': it has to be in the definitions too")
-        if source is not None and decode_table(source.arguments_raw).get(COMPACT) is True:
+        if source is None:
+            return None
+        said = decode_table(source.arguments_raw)
+        if parts := QUEUE_TYPES[source.type].partitions(said):
+            first, last = (partition_name(source.name, number) for number in (0, parts - 1))
+            entry.error(f"arguments.{SOURCE}", f"'{name}' has {parts} partitions: say which, '{first}' to '{last}'")
+        if said.get(COMPACT) is True:
             entry.error(f"arguments.{SOURCE}", f"stream '{name}' is compacted: there are no queues over such ones")
         return source
 
-    def _next_queue_id(self, type_name: str, lowest: int, source: QueueRecord | None = None) -> int:
+    def _next_queue_id(self, type_name: str, lowest: int, size: int, source: QueueRecord | None = None) -> int:
         """The lowest id that a queue may get; of queues in groups, each in the group behind the last one's, but one
-        that is made of another one in the same."""
+        that is made of another one in the same. size: of the group."""
+        bounds = self._bounds
         if source is not None:
-            return lowest + (source.queue_id - lowest) % self._queue_groups
+            return lowest + (source.queue_id - lowest) % bounds.queue_groups
         if not lives_in_groups(type_name):
             return lowest
-        self._last_group = (self._last_group + 1) % self._queue_groups
-        return lowest + (self._last_group - lowest) % self._queue_groups
+        self._placed += 1
+        groups = bounds.groups_of_size(size)
+        return lowest + (groups[self._placed % len(groups)] - lowest) % bounds.queue_groups
 
     def _check_queue_limit(self, entry: Entry, vhost: str, more: int) -> None:
-        """As in RabbitMQ: a limit that was set before counts, one that the file itself brings does not."""
+        """As in RabbitMQ: a limit that was set before counts, one that the file itself brings does not. That of the
+        node always does."""
+        self._room -= more
+        if self._room < 0:
+            raise DefinitionsError(
+                entry.path,
+                f"the node has room for {self._bounds.room} more queues, and the definitions have more: raise its "
+                "max_queues, or import fewer",
+            )
         record = self._before.vhost(vhost)
         limit = record.limits.get("max-queues", -1) if record else -1
         if 0 <= limit < self._state.queue_count(vhost) + more:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from amqp_broker.management.definitions.arguments import BadArgument, read_arguments
+from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from amqp_broker.protocol.fields import Table
-
-_MAX_NAME_OCTETS: Final = 255
 
 
 class DefinitionsError(ValueError):
@@ -67,8 +66,8 @@ class Entry:
             octets = len(value.encode("utf-8", "surrogateescape"))
         except UnicodeEncodeError:
             self.error(key, f"{value!r} is no text that UTF-8 can carry")
-        if octets > _MAX_NAME_OCTETS:
-            self.error(key, f"{octets} octets are more than the {_MAX_NAME_OCTETS} that AMQP can carry")
+        if octets > MAX_SHORT_STRING:
+            self.error(key, f"{octets} octets are more than the {MAX_SHORT_STRING} that AMQP can carry")
         return value
 
     def flag(self, key: str, default: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from amqp_broker.protocol import methods as m
+from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
@@ -19,7 +20,6 @@ from amqp_broker.web.hints import with_hints
 from amqp_broker.web.listing import answer_list, read_query
 from amqp_broker.web.shapes import QUEUE
 
-MAX_NAME_OCTETS = 255
 #: What a list without statistics has.
 _PLAIN_FIELDS = (
     "name", "vhost", "type", "node", "state", "arguments", "auto_delete", "durable", "exclusive", "leader", "members",
@@ -147,8 +147,8 @@ def change_replicas(asked: Asked) -> Answer:
 def check_name(name: str) -> None:
     """Raises ApiError."""
     octets = len(name.encode("utf-8", "surrogateescape"))
-    if octets > MAX_NAME_OCTETS:
-        raise bad_request(f"a name has at most {MAX_NAME_OCTETS} octets, not {octets}")
+    if octets > MAX_SHORT_STRING:
+        raise bad_request(f"a name has at most {MAX_SHORT_STRING} octets, not {octets}")
     if "\r" in name or "\n" in name:
         raise bad_request(f"{name!r}: declarations leave out the ends of lines in a name; write it without them")
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from amqp_broker.auth.passwords import verify_password
 from amqp_broker.links.levels import LEVEL
 from amqp_broker.management.definitions import DefinitionsError, export, import_commands, plan_import
+from amqp_broker.management.definitions.importing import Bounds
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import BindingRecord, VHost
@@ -540,13 +541,13 @@ def _over_a_stream(source: str = "orders") -> dict[str, Any]:
 @pytest.mark.parametrize("groups", [1, 3, 8])
 def test_a_queue_over_a_stream_comes_behind_the_stream_and_into_its_group(groups: int) -> None:
     """Wherever it stands in the file."""
-    metadata = imported(_over_a_stream(), queue_groups=groups)
+    metadata = imported(_over_a_stream(), bounds=in_groups(groups))
     billing, orders = metadata.queue("/", "billing"), metadata.queue("/", "orders")
     assert billing is not None
     assert orders is not None
     assert billing.queue_id > orders.queue_id
     assert billing.queue_id % groups == orders.queue_id % groups
-    again = imported(export(metadata), queue_groups=groups)
+    again = imported(export(metadata), bounds=in_groups(groups))
     assert {each.name for each in again.queues("/")} == {"billing", "orders", "other"}
 
 
@@ -556,11 +557,64 @@ def test_a_queue_over_no_stream_is_refused(source: str) -> None:
         imported(_over_a_stream(source))
 
 
-def test_a_stream_has_no_more_partitions_than_the_node_lets_it_have() -> None:
-    arguments = {"x-queue-type": "stream", "x-stream-partitions": 9}
-    queue = {"vhost": "v", "name": "s", "durable": True, "arguments": arguments}
+def in_groups(count: int) -> Bounds:
+    """Of a node with so many groups of queues."""
+    return Bounds(count, groups_of_size=lambda size: range(count))
+
+
+def stream(name: str, partitions: int = 0, **arguments: object) -> dict[str, object]:
+    """A stream, as in a file."""
+    said = {"x-queue-type": "stream", **({"x-stream-partitions": partitions} if partitions else {}), **arguments}
+    return {"vhost": "v", "name": name, "durable": True, "arguments": said}
+
+
+def over(source: str) -> dict[str, object]:
+    """A queue over it."""
+    arguments = {"x-queue-type": "quorum", "x-stream-source": source}
+    return {"vhost": "v", "name": "over", "durable": True, "arguments": arguments}
+
+
+def newest() -> Metadata:
+    """Of a cluster that has all there is."""
     metadata = settled()
     metadata.apply(commands.raise_level(LEVEL))
-    assert import_commands({"queues": [queue]}, metadata, zeros, max_partitions=9)
+    return metadata
+
+
+def test_a_queue_is_over_a_stream_that_is_whole() -> None:
+    """As where it is declared: a partition may be its source, what consists of them may not."""
+    assert import_commands({"queues": [over("s-1"), stream("s", 2)]}, newest(), zeros)
+    with pytest.raises(DefinitionsError, match="'s' has 2 partitions: say which, 's-0' to 's-1'"):
+        import_commands({"queues": [over("s"), stream("s", 2)]}, newest(), zeros)
+
+
+def test_names_of_partitions_can_be_said() -> None:
+    assert import_commands({"queues": [stream("n" * 253, 10)]}, newest(), zeros)
+    for name, partitions in (("n" * 254, 2), ("n" * 253, 11), ("\u00e9" * 127, 2)):
+        with pytest.raises(DefinitionsError, match="longer than 255 octets"):
+            import_commands({"queues": [stream(name, partitions)]}, newest(), zeros)
+
+
+def test_there_are_no_more_queues_than_the_node_has_room_for() -> None:
+    queues = [{"vhost": "v", "name": "q1", "durable": True}, stream("s", 2)]
+    assert import_commands({"queues": queues}, newest(), zeros, bounds=Bounds(room=4))
+    with pytest.raises(DefinitionsError, match=r"queues\[1\]: the node has room for 3 more .*max_queues"):
+        import_commands({"queues": queues}, newest(), zeros, bounds=Bounds(room=3))
+
+
+def test_what_is_to_be_on_so_many_nodes_is_in_a_group_of_that_size() -> None:
+    metadata = newest()
+    bounds = Bounds(5, groups_of_size=lambda size: [1, 3] if size == 3 else [0, 1, 2, 3, 4])
+    sized = {"x-queue-type": "quorum", "x-quorum-initial-group-size": 3}
+    queues = [{"vhost": "v", "name": f"q{number}", "durable": True, "arguments": sized} for number in range(4)]
+    queues.append(stream("s", 3, **{"x-initial-cluster-size": 3}))
+    for command in import_commands({"queues": queues}, metadata, zeros, bounds=bounds):
+        assert metadata.apply(command)
+    assert {queue.queue_id % 5 for queue in metadata.queues("v")} == {1, 3}
+
+
+def test_a_stream_has_no_more_partitions_than_the_node_lets_it_have() -> None:
+    queue, metadata = stream("s", 9), newest()
+    assert import_commands({"queues": [queue]}, metadata, zeros, bounds=Bounds(max_partitions=9))
     with pytest.raises(DefinitionsError, match="limit is 8"):
-        import_commands({"queues": [queue]}, metadata, zeros, max_partitions=8)
+        import_commands({"queues": [queue]}, metadata, zeros, bounds=Bounds(max_partitions=8))

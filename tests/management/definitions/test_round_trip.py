@@ -18,7 +18,7 @@ from amqp_broker.protocol.fields import decode_table, encode_table, typed
 from exchanges.bindings import identity
 from exchanges.registry import EXCHANGE_TYPES, create_exchange
 from tests.example_counts import examples
-from tests.management.definitions.test_definitions import imported, latest, read, zeros
+from tests.management.definitions.test_definitions import imported, in_groups, latest, read, zeros
 
 QUORUM_EXPORT = "rabbitmq_3_10_8_quorum.json"
 
@@ -49,7 +49,7 @@ def test_quorum_queues_of_an_import_are_spread_over_the_groups() -> None:
         definitions["queues"].append({"name": f"quorum {number}", "vhost": "v", "type": "quorum"})
     metadata = Metadata()
     metadata.apply(commands.put_vhost("v"))
-    for command in import_commands(definitions, metadata, zeros, queue_groups=2):
+    for command in import_commands(definitions, metadata, zeros, bounds=in_groups(2)):
         metadata.apply(command)
     groups = [queue.queue_id % 2 for queue in metadata.queues("v") if queue.type == "quorum"]
     assert groups.count(0) == groups.count(1) == 3
