@@ -90,6 +90,8 @@ def test_objects_of_their_own(http: Http) -> None:
     assert [dict(key[1])["queue"] for key in named if key[0] == "rabbitmq_detailed_queue_messages"] == ["other"]
     wide = scrape(metrics, "/metrics/detailed?family=vhost_status&family=exchange_bindings&family=exchange_names")
     assert wide["rabbitmq_cluster_vhost_status", frozenset({("vhost", "m")})] == 1
+    disk = scrape(metrics, "/metrics/detailed?family=node_persister_metrics")
+    assert any(name.startswith("rabbitmq_detailed_io_") for name, _ in disk)
     groups = scrape(metrics, "/metrics/detailed?family=ra_metrics")
     assert {dict(key[1])["group"] for key in groups if key[0] == "rabbitmq_detailed_raft_commit_index"} >= {"0", "1"}
     for wrong in ("family=nonsense", "family=queue_coarse_metrics&queue=(a%2B)%2B"):

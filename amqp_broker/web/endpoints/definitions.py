@@ -92,7 +92,6 @@ def _import(asked: Asked, fields: dict[str, Any]) -> Answer:
         if error.code in ("not_found", "precondition"):
             raise bad_request(error.text) from None
         raise
-    asked.services.logins.forget()
     return no_content()
 
 

@@ -77,6 +77,8 @@ def put_user(asked: Asked) -> Answer:
         fields["password_hash"] = body.password_hash
         if body.hashing_algorithm is not None:
             fields["hashing_algorithm"] = body.hashing_algorithm
+    else:  # as in RabbitMQ: one who cannot log in with a password
+        fields["password_hash"] = ""
     was_there = any(row["name"] == name for row in asked.objects("users").rows)
     asked.change("user.put", deadline_s=LONG_DEADLINE_S, **fields)
     _changed(asked, name)
@@ -113,7 +115,6 @@ def delete_users(asked: Asked) -> Answer:
 
 
 def _changed(asked: Asked, user: str) -> None:
-    asked.services.logins.forget()
     asked.services.sessions.end_of(user)
 
 

@@ -53,7 +53,8 @@ _MOST_VHOSTS: Final = 100
 #: Families of the whole that `/metrics/detailed` takes, too.
 _WHOLE: Final = {"connection_churn_metrics": n.CHURN, "auth_attempt_metrics": n.AUTH, "totals": n.TOTALS}
 _CLUSTER_WIDE: Final = frozenset({"vhost_status", "exchange_names", "exchange_name", "exchange_bindings"})
-_OF_THE_NODE: Final = frozenset({"node_coarse_metrics", "node_metrics", "node_persister_metrics"})
+_OF_THE_NODE: Final = frozenset({"node_coarse_metrics", "node_metrics"})
+_PERSISTER: Final = "node_persister_metrics"
 #: What `/metrics` sums up over all objects.
 _BY_OBJECT: Final[tuple[tuple[n.Metric, ...], ...]] = (
     n.QUEUE_COARSE, n.QUEUE_CONSUMERS, n.QUEUE, n.QUEUE_DELIVERY, n.EXCHANGE, n.CHANNEL, n.CHANNEL_EXCHANGE,
@@ -81,7 +82,7 @@ def show_detailed(asked: Asked) -> Answer:
     """What is asked for, and no more: `family` and `vhost` as often as wanted, `queue` a regex."""
     asked_for = parse_qs(asked.query_text, keep_blank_values=True, errors="surrogateescape")
     wanted = asked_for.get("family", [])
-    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, *_EMPTY, FAMILY, AGES, STREAMS}
+    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, _PERSISTER, *_EMPTY, FAMILY, AGES, STREAMS}
     unknown = [each for each in wanted if each not in known]
     if unknown:
         raise bad_request(f"family {unknown[0]!r} is not known; there are {', '.join(sorted(known))}")
@@ -101,6 +102,8 @@ def _detailed(asked: Asked, wanted: list[str], chosen: Chosen) -> Iterator[Famil
     if _OF_THE_NODE & set(wanted):
         facts = _facts(asked)
         yield from (_renamed(family) for family in _process(facts, usages_of(facts)))
+    if _PERSISTER in wanted:
+        yield from map(_renamed, persister(totals))
     groups = tuple(name for name in GROUPS if name in wanted)
     if groups:
         yield from families_of(asked.services, groups, DETAILED_PREFIX, chosen)

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.errors import ApiError
-from amqp_broker.web.login import User
+from amqp_broker.web.login import User, account_of
 from amqp_broker.web.node_client import NodeClient
 
 IDLE_S: Final = 1800.0
@@ -39,7 +38,7 @@ _READING: Final = ("GET", "HEAD", "OPTIONS")
 
 @dataclass(slots=True)
 class PageSession:
-    """One login. `as_known`: a hash of what the node had of the user then; `host`: the `Host` that was asked."""
+    """One login. `as_known`: the digest of the account then; `host`: the `Host` that was asked."""
 
     user: str
     as_known: bytes
@@ -59,12 +58,12 @@ class PageSessions:
 
     def begin(self, user: User, headers: Mapping[str, str]) -> str:
         """What the cookie is to say. Raises ApiError, NodeGone."""
-        known = self._look_up(user.name)
-        if known is None:
+        account = account_of(self._node, user.name)
+        if account is None:
             raise session_ended()
         number = secrets.token_urlsafe(_NUMBER_OCTETS)
         session = PageSession(
-            user.name, known[1], _hash(token_of(number)), headers.get("host", ""), self._clock()
+            user.name, account.digest, _hash(token_of(number)), headers.get("host", ""), self._clock()
         )
         with self._guard:
             self._drop_old()
@@ -87,12 +86,12 @@ class PageSessions:
         given = _hash(headers.get(TOKEN_HEADER, ""))
         if method not in _READING and not hmac.compare_digest(given, session.token_hash):
             raise refused(f"a change by a session needs the header {TOKEN_HEADER}, as GET /session says it")
-        known = self._look_up(session.user)
-        if known is None or not hmac.compare_digest(known[1], session.as_known):
+        account = account_of(self._node, session.user)
+        if account is None or not hmac.compare_digest(account.digest, session.as_known):
             self._end(key)
             raise session_ended()
         session.used_at = self._clock()
-        return known[0]
+        return account.user
 
     def end(self, number: str) -> None:
         """Log out."""
@@ -109,18 +108,6 @@ class PageSessions:
         latest = self._clock() - IDLE_S
         for key in [key for key, each in self._sessions.items() if each.used_at < latest]:
             del self._sessions[key]
-
-    def _look_up(self, name: str) -> tuple[User, bytes] | None:
-        """The user as the node has him, and a hash of what must not change."""
-        try:
-            found = self._node.request("object", kind="users", name=name)["object"]
-        except SystemRequestError as error:
-            if error.code != "not_found":
-                raise
-            return None
-        tags = tuple(found["tags"])
-        said = "\0".join((name, str(found.get("password_hash", "")), *sorted(tags)))
-        return User(name, tags), _hash(said)
 
 
 def token_of(number: str) -> str:
