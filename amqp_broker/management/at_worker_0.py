@@ -55,7 +55,7 @@ class AtWorker0:
 
     def _serve(self, request: Request) -> Steps:
         asked = Request(dict(request.fields["fields"]))
-        asked.asker = request.asker
+        asked.ask_as(request.asker)
         try:
             found = self._known[request.text("verb")](asked)
             if isinstance(found, Generator):

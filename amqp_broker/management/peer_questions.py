@@ -152,7 +152,7 @@ class PeerQuestions:
         if verb is None:
             return  # of a newer version
         request = Request(dict(said["fields"]))
-        request.asker = Asker(self._metadata, str(said["name"]), tuple(said["tags"]))
+        request.ask_as(Asker(self._metadata, str(said["name"]), tuple(said["tags"])))
         background = self._background
         is_patient = said["verb"] in _PATIENT
 

@@ -61,7 +61,7 @@ def any_in(text: str) -> Iterator[tuple[int, str]]:
     """The lines with an Any in an annotation or an alias, and of what kind they say that it is, "" for none."""
     for number, line in enumerate(text.splitlines(), 1):
         code, _, comment = line.partition("#")
-        if "import" not in code and _ANY.search(code):
+        if not code.lstrip().startswith(("import ", "from ")) and _ANY.search(code):
             kind, colon, _ = comment.partition(":")
             yield number, kind.strip() if colon else ""
 

@@ -105,9 +105,10 @@ class _Hold:
 class ReadDesk:
     """See the module's docstring. answer: to another node."""
 
-    answer: Send
-
-    def __init__(self, groups: QuorumGroups, background: Background, timers: Timers, clock: TurnClock) -> None:
+    def __init__(
+        self, groups: QuorumGroups, background: Background, timers: Timers, clock: TurnClock, answer: Send
+    ) -> None:
+        self.answer = answer
         self._groups = groups
         self._background = background
         self._timers = timers

@@ -100,9 +100,9 @@ class ReadExchange:
         self, tenants: Tenants, groups: QuorumGroups, background: Background, timers: Timers, clock: TurnClock,
         addresses: Callable[[], Mapping[str, str]],
     ) -> None:  # fmt: skip
-        desk = self.desk = ReadDesk(groups, background, timers, clock)
-        self._send = tenants.register(FrameKind.STREAM_READ, desk.receive)
-        desk.answer = tenants.register(FrameKind.STREAM_READ_ANSWER, self._receive)
+        answer = tenants.register(FrameKind.STREAM_READ_ANSWER, self._receive)
+        self.desk = ReadDesk(groups, background, timers, clock, answer)
+        self._send = tenants.register(FrameKind.STREAM_READ, self.desk.receive)
         self._background = background
         self._timers = timers
         self._clock = clock

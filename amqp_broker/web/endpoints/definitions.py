@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from email.parser import BytesParser
 from email.policy import HTTP
-from typing import Any
 
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.system_client import SystemRequestError
@@ -77,7 +76,7 @@ def diff(asked: Asked) -> Answer:
     return Answer(value={key: value for key, value in said.items() if key != "ok"})
 
 
-def _import(asked: Asked, fields: dict[str, Any]) -> Answer:
+def _import(asked: Asked, fields: JsonObject) -> Answer:
     """`?dry_run=true`: says how much an import would change, and changes nothing. `?only=queues[3]`, more of them with
     commas between: these items of the file alone."""
     is_dry = flag(asked.query.get("dry_run"))
