@@ -64,8 +64,8 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
 #: Verbs that change nothing. All others are written down in the audit log, and so is who looks at messages in a queue
 #: or begins to follow them.
 LOOKING: Final = frozenset({
-    "whoami", "health", "objects.page", "object", "totals", "node", "login", "statistics", "queue.list",
-    "definitions.export", "cluster.status", "audit.page", "node.guard",
+    "whoami", "health", "objects.page", "object", "totals", "node", "node.settings", "node.guard", "login",
+    "statistics", "queue.list", "definitions.export", "cluster.status", "audit.page",
     "definitions.diff", "policy.preview", "stream.stat", "stream.find", "queue.homes", "queue.types", "quorum.view",
     "route.test", "tap.list", "tap.read",
 })  # fmt: skip

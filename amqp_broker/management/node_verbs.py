@@ -12,6 +12,7 @@ from amqp_broker.management.queue_walk import queues_in_slices
 from amqp_broker.management.refused import NOT_AUTHORISED, Refused
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
+from amqp_broker.settings.config import SETTINGS
 from amqp_broker.turn.task import Steps
 from amqp_broker.version import __version__
 from exchanges.registry import EXCHANGE_TYPES
@@ -47,6 +48,7 @@ class NodeVerbs:
             "whoami": self._whoami,
             "login": self._login,
             "node": self._describe,
+            "node.settings": self._settings,
             "health": self._health,
         }
 
@@ -58,6 +60,16 @@ class NodeVerbs:
             vhosts += [name for name in names if asker.owns(name)]
             yield None
         return {"name": asker.name, "tags": list(asker.tags), "vhosts": vhosts}
+
+    def _settings(self, request: Request) -> Steps:
+        """Those that are in force at this node, as a person writes them; secrets are covered."""
+        settings: JsonObject = {}
+        for number, each in enumerate(SETTINGS, 1):
+            if not each.is_hidden:
+                settings[each.key] = each.show(getattr(self._counts.config, each.attribute))
+            if number % _SLICE == 0:
+                yield None
+        return {"settings": settings}
 
     def _login(self, request: Request) -> Steps:
         """Whether a user may come in from a host with a password: as with AMQP, off the loop, and with its back-off. It

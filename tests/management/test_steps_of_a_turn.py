@@ -69,8 +69,8 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     **{verb: (verb, {}) for verb in (
-        "whoami", "health", "totals", "node", "statistics", "definitions.export", "cluster.status", "audit.page",
-        "node.guard", "queue.homes", "queue.types",
+        "whoami", "health", "totals", "node", "node.settings", "statistics", "definitions.export", "cluster.status",
+        "audit.page", "node.guard", "queue.homes", "queue.types",
     )},
     "cluster.status brief": ("cluster.status", {"brief": True}),
     "definitions.diff": ("definitions.diff", {DEFINITIONS: DEFINITIONS}),

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from amqp_broker.settings.config import SETTINGS
+from amqp_broker.settings.setting import COVERED
 from amqp_broker.system_client import SystemClient
 from amqp_broker.testing.embedded import RunningBroker
 from tests.web.http_client import Http
@@ -51,3 +53,11 @@ def test_who_is_put_without_a_password_has_none(http: Http) -> None:
     assert http.get("/users/v")["password_hash"] == ""
     assert http("PUT", "/users/w", {"tags": ""}).status == 201
     user.close()
+
+
+def test_the_settings_in_force_are_shown_and_secrets_are_covered(http: Http) -> None:
+    said = http("GET", "/config/effective")
+    lines = dict(line.split(" = ", 1) for line in said.body.decode().splitlines())
+    assert (said.status, lines["log_level"], lines["heartbeat"]) == (200, "warning", "1min")
+    assert {each.key for each in SETTINGS if not each.is_hidden} == set(lines)
+    assert {lines[each.key] for each in SETTINGS if each.is_secret and not each.is_hidden} <= {COVERED, ""}

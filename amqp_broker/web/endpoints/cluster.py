@@ -134,8 +134,8 @@ def forget_attempts(asked: Asked) -> Answer:
 
 def show_settings(asked: Asked) -> Answer:
     """The settings that are in force, with secrets covered."""
-    facts = asked.verb("node")
-    lines = [f"{key} = {value}\n" for key, value in (facts.get("config") or {}).items()]
+    settings = asked.verb("node.settings")["settings"]
+    lines = [f"{key} = {value}\n" for key, value in settings.items()]
     return Answer(raw="".join(lines).encode(), media="text/plain; charset=utf-8")
 
 
