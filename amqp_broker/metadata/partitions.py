@@ -12,11 +12,17 @@ from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import QueueRecord
 from amqp_broker.metadata.vhost_state import VHostState
+from amqp_broker.protocol.constants import MAX_SHORT_STRING
 
 
 def partition_name(name: str, number: int) -> str:
     """What a partition is called: as in RabbitMQ's super streams."""
     return f"{name}-{number}"
+
+
+def can_be_named(name: str, count: int) -> bool:
+    """Whether methods can carry the names of so many partitions."""
+    return len(partition_name(name, count - 1).encode("utf-8", "surrogateescape")) <= MAX_SHORT_STRING
 
 
 class Partitions:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.errors import precondition_failed
 from amqp_broker.metadata import commands
-from amqp_broker.metadata.partitions import partition_name
+from amqp_broker.metadata.partitions import can_be_named, partition_name
 from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from queues.quorum.arguments import group_size
 
@@ -54,11 +54,10 @@ def _check(broker: Broker, vhost: VHost, name: str, first: int, count: int) -> N
     what = f"queue '{name}' in vhost '{vhost.name}' cannot have {count} partitions"
     if count > most:
         raise precondition_failed(f"{what}: this node's limit is {most} (max_stream_partitions)")
-    names = [partition_name(name, number) for number in range(first, count)]
-    if len(names[-1].encode("utf-8", "surrogateescape")) > MAX_SHORT_STRING:
+    if not can_be_named(name, count):
         raise precondition_failed(
             f"names of partitions would be longer than {MAX_SHORT_STRING} octets: take a shorter one for queue '{name}'"
         )
-    for each in names:
+    for each in (partition_name(name, number) for number in range(first, count)):
         if each in vhost.queues:
             raise precondition_failed(f"{what}: there is a queue '{each}' already; delete it, or choose another name")

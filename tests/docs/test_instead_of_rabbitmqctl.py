@@ -15,7 +15,7 @@ from tests.docs.test_generated_tables import check
 #: What nobody looks for who comes from rabbitmqctl.
 OTHERS = {"bench", "consumer", "drain", "management", "size"}
 
-#: The commands of rabbitmqctl, rabbitmq-diagnostics and rabbitmq-queues of 3.10.8, and those that came until 4.2.
+#: The commands of rabbitmqctl, rabbitmq-diagnostics and rabbitmq-queues of 3.10.8, and some that came since.
 THEIRS = re.findall(r"\w+", """
     add_member add_user add_vhost alarms authenticate_user autocomplete await_online_nodes
     await_online_synchronized_mirror await_startup cancel_sync_queue certificates change_cluster_node_type

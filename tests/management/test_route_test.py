@@ -228,6 +228,16 @@ def test_bindings_that_come_while_they_are_looked_at(driver: NodeDriver, service
     assert rest["next_skip"] is None
 
 
+def test_before_an_exchange_that_delays_bindings_are_those_of_its_own_type(
+    driver: NodeDriver, service: SystemService
+) -> None:
+    setup(driver, declare("a"), declare("b"), exchange("later", "x-delayed-message", x_delayed_type="direct"))
+    setup(driver, bind("a", "later", "k"), bind("b", "later", "other"))
+    (found,) = try_route(service, "later", "k")["exchanges"]
+    assert [each["destination"] for each in found["matched"]] == ["a"]
+    assert [each["destination"] for each in found["not_matched"]] == ["b"]
+
+
 @pytest.mark.parametrize("name", ["amq.fanout", "amq.direct", "amq.topic"])
 @pytest.mark.parametrize(("come", "go"), [(1, 0), (0, 1), (5, 5)])
 def test_what_comes_or_goes_while_it_is_walked(driver: NodeDriver, name: str, come: int, go: int) -> None:

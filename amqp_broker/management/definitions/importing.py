@@ -34,7 +34,7 @@ from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import DEFAULT_TYPE, BindingRecord, ExchangeRecord, QueueRecord
 from amqp_broker.metadata.metadata import Metadata
-from amqp_broker.metadata.partitions import partition_name
+from amqp_broker.metadata.partitions import can_be_named, partition_name
 from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from amqp_broker.protocol.fields import decode_table
 from amqp_broker.queue_types.queue_type import WrongProperty
@@ -502,7 +502,7 @@ class Importer:
         most = self._bounds.max_partitions
         if count > most:
             entry.error(f"arguments.{PARTITIONS}", f"{count}: this node's limit is {most} (max_stream_partitions)")
-        if len(partition_name(name, count - 1).encode("utf-8", "surrogateescape")) > MAX_SHORT_STRING:
+        if not can_be_named(name, count):
             entry.error("name", f"those of its partitions would be longer than {MAX_SHORT_STRING} octets: take another")
         for number in range(count):
             if self._state.queue(vhost, partition_name(name, number)) is not None:
