@@ -114,6 +114,7 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     ),
     "health": ({}, {}),
     "node": ({}, {}),
+    "node.settings": ({}, {}),
     "totals": ({}, {}),
     "objects.page": (
         {"kind": "queues"},
