@@ -7,7 +7,7 @@ from amqp_broker.flow.clients cimport Clients
 from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.turn.clock cimport TurnClock
 from amqp_broker.turn.disk_counts cimport DiskCounts
-from amqp_broker.queue_types.quorum.groups cimport QuorumGroups
+from amqp_broker.queue_types.groups.groups cimport QuorumGroups
 from queues.pager cimport Pager, share_budget, take_named
 from queues.store cimport MessageStore
 from queues.timers cimport Timers

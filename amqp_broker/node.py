@@ -56,8 +56,8 @@ from amqp_broker.links.tenants import Tenants
 from amqp_broker.management.kept_totals import KeptTotals
 from amqp_broker.management.node_counts import NodeCounts
 from amqp_broker.management.node_facts import NodeFacts
-from amqp_broker.management.system import System
-from amqp_broker.queue_types.quorum.groups import QuorumGroups
+from amqp_broker.management.verbs.system import System
+from amqp_broker.queue_types.groups.groups import QuorumGroups
 from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
 from amqp_broker.queue_types.stream.page_exchange import PageExchange
 from amqp_broker.queue_types.stream.read_exchange import ReadExchange

@@ -1,7 +1,7 @@
 """SystemClient: asks a running broker's own service (the exchange `amq.system`) to do or tell something.
 
-Used by `amqp-broker definitions` and by the pytest plugin; the broker's side is `amqp_broker.management.system`. The
-user of the url needs the tag administrator. It stands on the client alone.
+Used by `amqp-broker definitions` and by the pytest plugin; the broker's side is `amqp_broker.management.verbs.system`.
+The user of the url needs the tag administrator. It stands on the client alone.
 """
 
 from __future__ import annotations

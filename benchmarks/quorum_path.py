@@ -37,10 +37,10 @@ from amqp_broker.links.tenants import Tenants
 from benchmarks.brokers import own_environment, temporary_folder
 from benchmarks.instructions import check_valgrind, read_total
 from benchmarks.machine import is_compiled
+from queues.effects import Delivered, Refusal
 from queues.message import Address, Message, build_message
 from queues.pager import Pager
 from queues.quorum.commands import Attach, Enqueue, How, OpenQueue, Settle, with_time
-from queues.quorum.effects import Delivered, Refusal
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.session import OwnStream
 from queues.quorum.settings import QuorumSettings

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from queues.effects import Refusal
 from queues.journaled_leases import JournaledLeases, leases_of
 from queues.lease_source import Caller, Done, ReadyMessages
-from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from queues.classic import ClassicQueue

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from queues.effects import Refusal
 from queues.lease import GONE, RELEASING, Lease
 from queues.lease_source import Caller
-from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from queues.rules import QueueRules

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from queues.quorum.effects import Refusal
+from queues.effects import Refusal
 from queues.ready import Ready
 
 Done = Callable[[Refusal | None], None]

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from queues.ready import Ready
     from queues.rule import Rule
     from queues.sizes import QueueSizes
-    from queues.stream.source import StreamSource
 
 
 class Queue:
@@ -234,8 +233,9 @@ class Queue:
         parts = self.partitions()
         return f"{len(parts)} partitions: say which, '{parts[0].name}' to '{parts[-1].name}'" if parts else ""
 
-    def stream_source(self) -> StreamSource | None:
-        """Its messages by offset; None where its type has no offsets."""
+    def capability(self, kind: type) -> object | None:
+        """What its type can do besides, as the class `kind` says it; None where it cannot. To be asked by the function
+        that lies beside `kind` (queues/stream/source.py has source_of)."""
         return None
 
     def made_of_it(self) -> list[str]:

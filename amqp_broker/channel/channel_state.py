@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.services import ChannelServices
     from amqp_broker.flow.client import Client
     from amqp_broker.flow.declarer import Declarer
-    from queues.quorum.reader import Reader
+    from queues.wire.reader import Reader
 
 _FLOWING, _CONFIRMING, _IN_TX, _HAS_QUEUE = 1, 2, 4, 8
 #: Number, flags, the octets of `last_queue`; then the fields from `prefetch` on.

@@ -23,7 +23,7 @@ from amqp_broker.messages.facts import (
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
-from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.queue_types.contract.receipts import Receipt
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.routing.routes import PublishRoute
 from amqp_broker.routing.taps import REFUSED
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from amqp_broker.vhosts.broker import Broker
     from queues.background import Background
 
-#: The exchange at which the broker itself answers requests (management/system.py).
+#: The exchange at which the broker itself answers requests (management/verbs/system.py).
 SYSTEM_EXCHANGE = "amq.system"
 
 REFUSED_OUTCOME: int = PublishOutcome.REFUSED
@@ -50,7 +50,7 @@ _CANCELS = 32
 
 
 class SystemRequests(Protocol):
-    """Serves what is published to the broker itself (management/system.py)."""
+    """Serves what is published to the broker itself (management/verbs/system.py)."""
 
     def request(self, channel: Channel, verb: str, message: Message, facts: MessageFacts) -> None: ...
 

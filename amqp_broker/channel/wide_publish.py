@@ -19,7 +19,7 @@ from amqp_broker.turn.task import Steps, Task
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.channel.confirms import PublishReceipt
-    from amqp_broker.queue_types.receipts import Receipt
+    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.routing.routes import PublishRoute
     from amqp_broker.turn.clock import TurnClock
     from queues.message import Message

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from amqp_broker.cli.admin.cells import shown
+from amqp_broker.cli.cells import shown
 from amqp_broker.cli.management import DEFAULT_URL, URL_VARIABLE
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import parse_url

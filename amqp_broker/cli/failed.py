@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from amqp_broker.cli.admin.cells import shown
+from amqp_broker.cli.cells import shown
 
 
 class Failed(click.ClickException):

@@ -59,8 +59,8 @@ def management(
     The URL may be in the environment, too (AMQP_BROKER_MANAGEMENT_URL), so that nobody sees its password.
     """
     try:
-        from amqp_broker.web.main import run, start_logging
         from amqp_broker.web.places import Places
+        from amqp_broker.web.process.main import run, start_logging
     except ImportError as error:
         raise click.ClickException(
             f"management needs packages that are not installed here ({error}): pip install 'warrenmq[management]'"

@@ -1,7 +1,7 @@
 """Replication: the metadata as all nodes have them, this node's stream of commands for them, and all inputs of Raft.
 
     group 0      the metadata (metadata/machine.py); `propose` puts commands into this node's stream
-    groups 1..N  quorum queues (queue_types/quorum/groups.py), which hear of the same inputs
+    groups 1..N  quorum queues (queue_types/groups/groups.py), which hear of the same inputs
 
 A worker k of a node has no group 0: it follows what worker 0 applies (metadata/feed.py), and is a guest of the groups
 that another worker has (group_places.py).

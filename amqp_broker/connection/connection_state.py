@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from amqp_broker.channel.channel_state import ChannelState
 from amqp_broker.protocol.fields import Table, decode_table
-from queues.quorum.reader import Malformed, Reader
+from queues.wire.reader import Malformed, Reader
 
 _NUMBERS: Final = struct.Struct(">11q?")
 _TEXTS: Final = 6

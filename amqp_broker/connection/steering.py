@@ -45,7 +45,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol.fields import encode_table
 from amqp_broker.protocol.methods import BasicConsume
 from amqp_broker.settings.workers import are_beside
-from queues.quorum.reader import Malformed
+from queues.wire.reader import Malformed
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from amqp_broker.links.tenants import Tenants
     from amqp_broker.metadata.metadata import Metadata
     from amqp_broker.protocol.methods import Method
-    from amqp_broker.queue_types.quorum.groups import QuorumGroups, UnderWay
+    from amqp_broker.queue_types.groups.groups import QuorumGroups, UnderWay
     from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from amqp_broker.resources.alarms import Alarms
     from amqp_broker.routing.vhost import VHost

@@ -15,7 +15,7 @@ import hashlib
 from typing import NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import Reader, octets_of
+from queues.wire.reader import Reader, octets_of
 
 #: Ids of the queues of staged parts lie above this, and below it, by 2**56, the ids of notes.
 STAGED_IDS = 0x31 << 56

@@ -22,7 +22,7 @@ from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, LeaseError
 from amqp_broker.leases.publication import Publication
 from amqp_broker.leases.queue_leases import Outcome, Then
 from amqp_broker.metadata import commands
-from queues.quorum.reader import Malformed
+from queues.wire.reader import Malformed
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:

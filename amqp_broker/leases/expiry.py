@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from queues.lease_source import Caller, LeasedAt
 
 if TYPE_CHECKING:
+    from queues.effects import Refusal
     from queues.lease_source import LeasedGroup, LeaseSource
     from queues.queue import Queue
-    from queues.quorum.effects import Refusal
     from queues.timers import Timer, Timers
 
 #: So often the groups of queues that this node leads are looked at, milliseconds.

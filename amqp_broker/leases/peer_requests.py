@@ -25,7 +25,7 @@ from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.octets.buffer import Buffer
 from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.fields import Table, decode_table, encode_table
-from queues.quorum.reader import Malformed, octets_of, open_frame
+from queues.wire.reader import Malformed, octets_of, open_frame
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from amqp_broker.leases.blob import BlobWriter
 from amqp_broker.leases.errors import BUSY, FENCED, GONE, INVALID, NOT_FOUND, LeaseError
 from amqp_broker.protocol.json_values import JsonObject
+from queues.effects import Refusal
 from queues.lease_source import Caller
 from queues.message_log import RangeGone
-from queues.quorum.effects import Refusal
 
 if TYPE_CHECKING:
     from amqp_broker.leases.answer import Answer

@@ -29,7 +29,7 @@ from amqp_broker.turn.task import Steps, Task
 from queues.arguments import ArgumentError
 from queues.page import AddressBook
 from queues.stream.record import filter_hash_of, get_record
-from queues.stream.source import TooManyHolds
+from queues.stream.source import TooManyHolds, source_of
 from queues.stream.stream import Hold
 from storage.errors import CorruptRecord
 
@@ -78,7 +78,7 @@ class StreamReads:
 
     def member(self, queue: Queue) -> str | None:
         """The node that has a stream, where this one has not; None where this one answers. Raises LeaseError."""
-        if queue.stream_source() is None or not queue.elsewhere():
+        if source_of(queue) is None or not queue.elsewhere():
             return None
         node = self._exchange.nearest(self._group_of(queue.queue_id), queue.queue_id)
         if not node:
@@ -89,7 +89,7 @@ class StreamReads:
     def request(self, asker: object, queue: Queue, fields: Fields, answer: Answer) -> None:
         """Serve a request about a queue that the user may read. asker: who has a few under way at most. Raises
         LeaseError."""
-        source = queue.stream_source()
+        source = source_of(queue)
         if source is None:
             parts = queue.partitions()
             if parts and fields.verb == OFFSETS:

@@ -30,7 +30,7 @@ LAST_LETTERS: Final = 2
 STREAMS: Final = 2
 #: The first with messages that rest in a quorum queue before they come again (queues/quorum/resting.py).
 DELAYED_RETRY: Final = 2
-#: The first with groups of queues that are on some of the nodes (queue_types/quorum/guest.py).
+#: The first with groups of queues that are on some of the nodes (queue_types/groups/guest.py).
 SOME_MEMBERS: Final = 2
 #: The first in which the metadata know virtual hosts that are protected from deletion.
 DELETION_PROTECTION: Final = 2

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from amqp_broker.leases.service import Leases
     from amqp_broker.management.kept_totals import KeptTotals
     from amqp_broker.management.node_facts import NodeFacts
-    from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.groups.groups import QuorumGroups
     from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from amqp_broker.resources.alarms import Alarms
     from amqp_broker.settings.config import Config

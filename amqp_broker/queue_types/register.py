@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from amqp_broker.queue_types.classic.type import ClassicType
-from amqp_broker.queue_types.queue_type import QueueType, TypeHost
+from amqp_broker.queue_types.classic.type import ClassicHost, ClassicType
+from amqp_broker.queue_types.contract.queue_type import QueueType
 from amqp_broker.queue_types.quorum.type import QuorumType
-from amqp_broker.queue_types.stream.type import StreamType
+from amqp_broker.queue_types.stream.type import StreamHost, StreamType
 from queues.arguments import ArgumentError, read_string
 
 if TYPE_CHECKING:
@@ -45,7 +45,11 @@ def lives_in_groups(name: str) -> bool:
     return name in QUEUE_TYPES and QUEUE_TYPES[name].lives_in_groups
 
 
-def make_types(host: TypeHost) -> dict[str, QueueType]:
+class NodeHost(ClassicHost, StreamHost, Protocol):
+    """What a node gives to all of them."""
+
+
+def make_types(host: NodeHost) -> dict[str, QueueType]:
     """The types of one node."""
     return {name: queue_type(host) for name, queue_type in QUEUE_TYPES.items()}
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from amqp_broker.protocol.fields import decode_table
-from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.declaration import QueueDeclaration
 from amqp_broker.rehoming import frames
 from amqp_broker.rehoming.frames import Frame, frame, numbers
 from queues.page import AddressBook, Page

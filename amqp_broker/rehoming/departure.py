@@ -24,7 +24,7 @@ from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Tenants
-    from amqp_broker.queue_types.held_queue import HeldQueue
+    from amqp_broker.queue_types.contract.held_queue import HeldQueue
     from amqp_broker.rehoming.rehoming import Rehoming
     from queues.classic import ClassicQueue
     from queues.timers import Timer

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.links.tenants import Tenants
     from amqp_broker.metadata.entities import QueueRecord
-    from amqp_broker.queue_types.held_queue import HeldQueue
+    from amqp_broker.queue_types.contract.held_queue import HeldQueue
     from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from amqp_broker.vhosts.broker import Broker
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.routing.vhost import VHost
     from queues.holder import Holder
     from queues.pager import Pager

@@ -5,7 +5,7 @@ the new place of a message in the same batch as the settlement of the old one. W
 node, the old one is settled when that has confirmed: a letter gets there at least once. A node alone has the log of a
 quorum queue in the same journal, and does not wait.
 
-Those of quorum queues come through `publish`, with a receipt (queue_types/quorum/dead_letters.py).
+Those of quorum queues come through `publish`, with a receipt (queue_types/groups/dead_letters.py).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
 from amqp_broker.messages.facts import MessageFacts
-from amqp_broker.queue_types.receipts import JointReceipt, Receipt
+from amqp_broker.queue_types.contract.receipts import JointReceipt, Receipt
 from amqp_broker.routing.routes import needs_receipt
 from exchanges.router import UnknownExchange
+from queues.effects import Refusal
 from queues.letters import UNDER_WAY
 from queues.message import Entry, Message
 from queues.queue import Queue
-from queues.quorum.effects import Refusal
 from queues.reason import Reason
 
 if TYPE_CHECKING:

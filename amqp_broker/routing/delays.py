@@ -12,17 +12,17 @@ import heapq
 from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.messages.facts import MessageFacts, copy_keys
+from amqp_broker.queue_types.contract.receipts import JointReceipt, Receipt
 from amqp_broker.queue_types.quorum.delay_queue import DelayQueue
-from amqp_broker.queue_types.receipts import JointReceipt, Receipt
 from amqp_broker.routing.routes import PublishRoute
 from exchanges.delayed import DelayedExchange, delay_of
 from exchanges.router import UnknownExchange
+from queues.effects import Refusal
 from queues.message import Entry, Message, make_entry
-from queues.quorum.effects import Refusal
 from queues.recovery import RecoveredQueue
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.turn.clock import TurnClock
     from queues.background import Background

@@ -21,8 +21,8 @@ from amqp_broker.links.tenants import Send
 from amqp_broker.octets.buffer import Buffer
 from queues.message import Message
 from queues.page import AddressBook, put_message
-from queues.quorum.reader import Malformed, Reader
-from queues.quorum.traffic import read_message
+from queues.wire.reader import Malformed, Reader
+from queues.wire.traffic import read_message
 from raft.errors import PeerProtocolError
 
 log = logging.getLogger("amqp_broker")

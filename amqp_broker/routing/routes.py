@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amqp_broker.octets.index import OctetIndex
-from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.queue_types.contract.receipts import Receipt
 from queues.message import Message
 from queues.queue import Queue
 from queues.write_group import WriteGroup

@@ -24,9 +24,9 @@ from amqp_broker.metadata.stored_groups import METADATA_GROUP
 from amqp_broker.metadata.stream import Proposal
 from amqp_broker.octets.sorted_keys import SortedKeys
 from amqp_broker.protocol.fields import Table, decode_table
-from amqp_broker.queue_types.declaration import QueueDeclaration
-from amqp_broker.queue_types.policy_keys import Definition
-from amqp_broker.queue_types.queue_type import LeaseWatch, QueueType
+from amqp_broker.queue_types.contract.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.policy_keys import Definition
+from amqp_broker.queue_types.contract.queue_type import LeaseWatch, QueueType
 from amqp_broker.queue_types.register import make_types, type_named
 from amqp_broker.resources.page_check import PageCheck, page_checks
 from amqp_broker.routing.dead_letters import DeadLetters
@@ -58,9 +58,9 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
     from amqp_broker.metadata.entities import ExchangeRecord
-    from amqp_broker.queue_types.declaration import Owner
-    from amqp_broker.queue_types.quorum.group import QueueGroup
-    from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.contract.declaration import Owner
+    from amqp_broker.queue_types.groups.group import QueueGroup
+    from amqp_broker.queue_types.groups.groups import QuorumGroups
     from amqp_broker.queue_types.remote.home_link import HomeLink
     from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from amqp_broker.queue_types.stream.page_exchange import PageExchange

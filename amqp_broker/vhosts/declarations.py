@@ -26,15 +26,15 @@ from amqp_broker.metadata import commands
 from amqp_broker.metadata.entities import BindingRecord
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.fields import Table, decode_table
-from amqp_broker.queue_types.declaration import (
+from amqp_broker.queue_types.contract.declaration import (
     QueueDeclaration,
     check_equivalent_argument,
     check_equivalent_flag,
     check_equivalent_queue,
     kind_name,
 )
-from amqp_broker.queue_types.own_words import OwnWords
-from amqp_broker.queue_types.queue_type import Declared
+from amqp_broker.queue_types.contract.own_words import OwnWords
+from amqp_broker.queue_types.contract.queue_type import Declared
 from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.turn.task import Steps, Task
@@ -44,6 +44,7 @@ from exchanges.delayed import DelayedExchange
 from exchanges.registry import EXCHANGE_TYPES, PREDECLARED, create_exchange
 from exchanges.router import ExchangeEntry
 from queues.arguments import ArgumentError, WrongArgument
+from queues.stream.source import source_of
 
 if TYPE_CHECKING:
     from amqp_broker.flow.declarer import Declarer
@@ -184,7 +185,7 @@ class Declarations:
                 f"cannot declare queue '{name}' in vhost '{vhost.name}': x-stream-source names '{source}', which has "
                 f"{which}"
             )
-        found = stream.stream_source() if stream is not None else None
+        found = source_of(stream) if stream is not None else None
         if found is None:
             raise precondition_failed(
                 f"cannot declare queue '{name}' in vhost '{vhost.name}': x-stream-source names '{source}', and there "

@@ -14,13 +14,13 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.flow.reason import Reason
-from amqp_broker.queue_types.held_queue import HeldQueue, HeldWrites
+from amqp_broker.queue_types.contract.held_queue import HeldQueue, HeldWrites
 
 if TYPE_CHECKING:
     from amqp_broker.flow.client import Client
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.protocol.methods import Method
-    from amqp_broker.queue_types.receipts import Receipt
+    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.turn.clock import TurnClock
     from queues.background import Background

@@ -18,7 +18,7 @@ from typing import Final
 from amqp_broker.auth.patterns import NamePattern, PatternError
 from amqp_broker.metadata.entities import Policy
 from amqp_broker.metadata.metadata import Metadata
-from amqp_broker.queue_types.policy_keys import KEYS, OF_NO_QUEUE, PolicyKey
+from amqp_broker.queue_types.contract.policy_keys import KEYS, OF_NO_QUEUE, PolicyKey
 from amqp_broker.queue_types.register import QUEUE_TYPES
 
 EXCHANGES: Final = "exchanges"

@@ -11,9 +11,9 @@ from amqp_broker.web.jobs import Jobs
 from amqp_broker.web.login import Logins
 from amqp_broker.web.node_client import NodeClient, NodeGone
 from amqp_broker.web.objects import MOST_ROWS, ObjectLists
+from amqp_broker.web.page_sessions import PageSessions
 from amqp_broker.web.rates import MOST_OBJECTS, SAMPLE_EVERY_S, Readings
 from amqp_broker.web.totals import Totals
-from amqp_broker.web.ui.page_sessions import PageSessions
 from amqp_broker.web.user_sessions import UserSessions
 
 if TYPE_CHECKING:

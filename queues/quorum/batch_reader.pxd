@@ -2,8 +2,8 @@ cimport cython
 from queues.message cimport Message
 from queues.page cimport AddressBook
 from queues.quorum.commands cimport get_command
-from queues.quorum.reader cimport Reader
-from queues.quorum.traffic cimport read_message
+from queues.wire.reader cimport Reader
+from queues.wire.traffic cimport read_message
 
 cdef int _ENQUEUE, _LEADERS_FIRST, _LEADERS_LAST
 

@@ -14,7 +14,7 @@ import cython
 
 from queues.page import AddressBook
 from queues.quorum.commands import ENQUEUE, LEADERS_FIRST, LEADERS_LAST, VERSION, get_batch_head
-from queues.quorum.reader import Reader
+from queues.wire.reader import Reader
 
 if TYPE_CHECKING:
     from queues.message import Message
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     from queues.quorum.commands import get_command
-    from queues.quorum.traffic import read_message
+    from queues.wire.traffic import read_message
 
 # As integers of this module, which a compiled one compares in C.
 _ENQUEUE = ENQUEUE

@@ -3,8 +3,8 @@ from amqp_broker.octets.buffer cimport Buffer
 from queues.message cimport Message
 from queues.page cimport AddressBook, put_message
 from queues.queue cimport Queue
-from queues.quorum.reader cimport Reader, octets_of
-from queues.quorum.traffic cimport get_enqueue, get_settle, put_enqueue, put_settle
+from queues.wire.reader cimport Reader, octets_of
+from queues.wire.traffic cimport get_enqueue, get_settle, put_enqueue, put_settle
 
 cdef int _OPEN_QUEUE, _DROP_QUEUE, _ENQUEUE, _SETTLE, _ATTACH, _DETACH, _PREFETCH, _GET, _PURGE
 cdef int _TICK, _NODE_DOWN, _DISPATCHED, _STREAMS, _OPEN_RETRYING, _SETTLE_FAILED

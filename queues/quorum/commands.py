@@ -29,22 +29,22 @@ from queues.arguments import TIME_MAX
 from queues.message import Message
 from queues.page import AddressBook, put_message
 from queues.quorum import cursor_commands, lease_commands
-from queues.quorum.codec import FLAG, NAME, U32, U64, Codec, Field, codec_of, readers_of, writers_of
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.lease_commands import LeaseCommand
-from queues.quorum.reader import U64_MAX, Reader, octets_of
 from queues.quorum.settings import QuorumSettings, get_settings, put_settings
-from queues.quorum.traffic import Enqueue as Enqueue  # the two are commands like the others
-from queues.quorum.traffic import How as How
-from queues.quorum.traffic import Settle as Settle
 from queues.stream import commands as stream_commands
 from queues.stream.commands import STREAM_COMMANDS, StreamCommand
+from queues.wire.codec import FLAG, NAME, U32, U64, Codec, Field, codec_of, readers_of, writers_of
+from queues.wire.reader import U64_MAX, Reader, octets_of
+from queues.wire.traffic import Enqueue as Enqueue  # the two are commands like the others
+from queues.wire.traffic import How as How
+from queues.wire.traffic import Settle as Settle
 
 if TYPE_CHECKING:
     from queues.queue import Queue
 
 if not cython.compiled:
-    from queues.quorum.traffic import get_enqueue, get_settle, put_enqueue, put_settle
+    from queues.wire.traffic import get_enqueue, get_settle, put_enqueue, put_settle
 
 VERSION = 2
 VERSION_WITH_STREAMS = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from queues.quorum.codec import U64, Field, codec_of
 from queues.quorum.cursor_settings import CursorSettings, get_cursor_settings, put_cursor_settings
+from queues.wire.codec import U64, Field, codec_of
 
 OPEN_CURSOR = 32
 

@@ -14,7 +14,7 @@ from amqp_broker.octets.buffer import Buffer
 from queues.message import Entry, make_entry
 from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.cursor_ready import ABSENT, CursorReady
-from queues.quorum.reader import Reader
+from queues.wire.reader import Reader
 
 CURSOR, OFFSET_ENTRY = 32, 33
 _IS_BEGUN, _IS_GONE = 1, 2

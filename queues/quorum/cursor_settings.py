@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import I64_MAX, Reader
 from queues.quorum.settings import QuorumSettings, get_settings, put_settings
 from queues.stream.start import Start, StartKind
+from queues.wire.reader import I64_MAX, Reader
 
 _VERSION = 1
 _TAKES_UNFILTERED = 1

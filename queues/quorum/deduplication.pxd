@@ -1,5 +1,5 @@
 cimport cython
-from queues.quorum.traffic cimport Enqueue
+from queues.wire.traffic cimport Enqueue
 
 @cython.final
 cdef class Deduplication:

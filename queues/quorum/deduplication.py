@@ -7,7 +7,7 @@ the last ones. Both are bounded, and what is forgotten first follows from the lo
 from __future__ import annotations
 
 from queues.quorum.settings import QuorumSettings
-from queues.quorum.traffic import Enqueue
+from queues.wire.traffic import Enqueue
 
 #: So many producers are remembered, those who published last.
 MOST_PRODUCERS = 10_000

@@ -2,11 +2,11 @@ cimport cython
 from queues.message cimport Entry
 from queues.pager cimport Pager
 from queues.quorum.consumer cimport QuorumConsumer
-from queues.quorum.effects cimport make_delivered
+from queues.effects cimport make_delivered
 from queues.quorum.letters cimport Letters
 from queues.quorum.queue cimport QuorumQueue, Sink
 from queues.quorum.state cimport GroupState, Origin
-from queues.quorum.traffic cimport Enqueue, Settle
+from queues.wire.traffic cimport Enqueue, Settle
 
 cdef class Execution(Sink):
     cdef public str own_node

@@ -18,6 +18,21 @@ from typing import Any
 
 import cython
 
+from queues.effects import (
+    Cancel,
+    Confirmed,
+    Delivered,
+    Discarded,
+    Effect,
+    Gone,
+    Grown,
+    QueueGone,
+    QueueOpened,
+    Refusal,
+    Refused,
+    SessionClosed,
+    Unreadable,
+)
 from queues.message import Entry
 from queues.pager import Pager
 from queues.quorum.capture import Capture
@@ -36,36 +51,21 @@ from queues.quorum.commands import (
 from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
-from queues.quorum.effects import (
-    Cancel,
-    Confirmed,
-    Delivered,
-    Discarded,
-    Effect,
-    Gone,
-    Grown,
-    QueueGone,
-    QueueOpened,
-    Refusal,
-    Refused,
-    SessionClosed,
-    Unreadable,
-)
 from queues.quorum.feed import Feed, Heard, as_origin
 from queues.quorum.lease_commands import LEASE_COMMANDS
 from queues.quorum.leases import execute
 from queues.quorum.letters import Letters
 from queues.quorum.queue import QuorumQueue, Sink
-from queues.quorum.reader import U64_MAX
 from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
-from queues.quorum.traffic import Enqueue, Settle
 from queues.stream import execution as stream_execution
 from queues.stream.commands import STREAM_COMMANDS, OpenStream
 from queues.stream.stream import Stream
+from queues.wire.reader import U64_MAX
+from queues.wire.traffic import Enqueue, Settle
 from storage.errors import CorruptRecord
 
 if not cython.compiled:
-    from queues.quorum.effects import make_delivered
+    from queues.effects import make_delivered
 
 _ENDED = object()
 

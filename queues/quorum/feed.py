@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from queues.quorum.effects import Confirmed, Effect, Refused
+from queues.effects import Confirmed, Effect, Refused
 from queues.quorum.state import Origin
 
 

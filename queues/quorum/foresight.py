@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from queues.quorum.commands import Attach, Batch, Detach, Get, Prefetch
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
-from queues.quorum.traffic import Enqueue, How, Settle
 from queues.stream.coming import await_page
 from queues.stream.damaged import reading
 from queues.stream.start import page_of, place_of
+from queues.wire.traffic import Enqueue, How, Settle
 
 if TYPE_CHECKING:
     from queues.quorum.state import GroupState

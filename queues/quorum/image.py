@@ -47,13 +47,13 @@ from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.cursor_settings import put_cursor_settings
 from queues.quorum.leases import QuorumLease
 from queues.quorum.queue import QuorumQueue
-from queues.quorum.reader import octets_of
 from queues.quorum.resting import Resting
 from queues.quorum.settings import put_settings
 from queues.quorum.state import GroupState, Origin
 from queues.ready import Ready
 from queues.stream.image import StreamPart, StreamTail, stream_parts
 from queues.stream.stream import Stream
+from queues.wire.reader import octets_of
 from storage.page_store import PageLocation
 
 VERSION = 2

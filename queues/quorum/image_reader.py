@@ -30,13 +30,13 @@ from queues.quorum.image import (
 )
 from queues.quorum.leases import Leases, QuorumLease
 from queues.quorum.queue import QuorumQueue, Sink
-from queues.quorum.reader import Malformed, Reader
 from queues.quorum.resting import Resting
 from queues.quorum.settings import get_settings
 from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
-from queues.quorum.traffic import read_message
 from queues.ready import Ready
 from queues.stream.image import STREAM, StreamReader
+from queues.wire.reader import Malformed, Reader
+from queues.wire.traffic import read_message
 from storage.page_store import PageLocation
 
 _HEAD_BYTES = 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from queues.quorum.codec import FLAG, NAME, U32, U64, codec_of
+from queues.wire.codec import FLAG, NAME, U32, U64, codec_of
 
 OPEN_LEASE = 10
 CLAIM = 11

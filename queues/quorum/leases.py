@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queues.effects import Refusal
 from queues.lease import Lease
 from queues.lease_rules import LeaseRules
 from queues.lease_source import Caller
 from queues.message import Entry
 from queues.page import Page
-from queues.quorum.effects import Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease
 from queues.rule import Rule
 

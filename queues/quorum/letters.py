@@ -15,9 +15,9 @@ from typing import Any
 
 import cython
 
+from queues.effects import DeadLettered
 from queues.message import Entry, Message
 from queues.pager import Pager
-from queues.quorum.effects import DeadLettered
 from queues.ready import Ready
 from queues.reason import Reason
 

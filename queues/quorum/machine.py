@@ -17,16 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterator
 from typing import Any, Protocol
 
+from queues.effects import Effect
 from queues.pager import Pager
 from queues.quorum.capture import Capture
 from queues.quorum.checkpoint import Checkpoint
 from queues.quorum.commands import Batch, decode_batch, with_time
-from queues.quorum.effects import Effect
 from queues.quorum.execution import Execution
 from queues.quorum.feed import Heard, heard_by
 from queues.quorum.foresight import look_first
 from queues.quorum.image_reader import ImageReader, read_image
 from queues.quorum.leases import QuorumLease
+from queues.quorum.placement import ChunkPlacer
 from queues.quorum.places import Export, Places, place_ahead
 from queues.quorum.queue import QueueStatistics, QuorumQueue
 from queues.quorum.resting import Resting
@@ -36,7 +37,6 @@ from queues.stream.coming import Coming
 from queues.stream.commands import AppendChunk
 from queues.stream.damaged import Damaged
 from queues.stream.place import Place
-from queues.stream.placement import ChunkPlacer
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
 from raft.errors import NotNow

@@ -1,8 +1,8 @@
 cimport cython
 from amqp_broker.octets.buffer cimport Buffer, get_u32
 from queues.quorum.commands cimport put_batch_head, put_command
-from queues.quorum.effects cimport Delivered
-from queues.quorum.traffic cimport Enqueue, Settle
+from queues.effects cimport Delivered
+from queues.wire.traffic cimport Enqueue, Settle
 
 cdef Py_ssize_t _HEAD_BYTES
 cdef int _STREAMS, _WITH_STREAMS

@@ -26,10 +26,10 @@ from typing import NamedTuple, Protocol
 import cython
 
 from amqp_broker.octets.buffer import Buffer
+from queues.effects import AttachRefused, Confirmed, ConsumerCancelled, Delivered, Effect, Refusal
 from queues.quorum.commands import VERSION_WITH_STREAMS, Attach, Command, Detach, Get, Prefetch
-from queues.quorum.effects import AttachRefused, Confirmed, ConsumerCancelled, Delivered, Effect, Refusal
-from queues.quorum.traffic import Enqueue, Settle
 from queues.stream.commands import OPEN_STREAM
+from queues.wire.traffic import Enqueue, Settle
 
 if not cython.compiled:
     from amqp_broker.octets.buffer import get_u32

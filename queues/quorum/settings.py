@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from amqp_broker.octets.buffer import Buffer
 from queues.arguments import Overflow, QueueArguments
-from queues.quorum.reader import U64_MAX, Reader, octets_of
 from queues.quorum.retry import Retry, RetryType
+from queues.wire.reader import U64_MAX, Reader, octets_of
 
 _SINGLE_ACTIVE = 1
 _HAS_EXCHANGE = 2

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from queues.quorum.consumer import QuorumConsumer
-from queues.quorum.cursor_queue import CursorQueue
-from queues.quorum.effects import (
+from queues.effects import (
     AttachRefused,
     Cancel,
     ConsumerCancelled,
@@ -23,6 +21,8 @@ from queues.quorum.effects import (
     Refused,
     SettleMissed,
 )
+from queues.quorum.consumer import QuorumConsumer
+from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.queue import QuorumQueue
 from queues.stream.stream import Stream
 

@@ -26,8 +26,8 @@ import cython
 from amqp_broker.octets.buffer import Buffer
 from amqp_broker.octets.checksum import crc32
 from queues.message import Message
-from queues.quorum.reader import Malformed
 from queues.stream.bloom import Bloom
+from queues.wire.reader import Malformed
 
 if not cython.compiled:
     from amqp_broker.octets.buffer import get_u32

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.codec import NAME, U64, Codec, Field, codec_of
-from queues.quorum.reader import Malformed, Reader
 from queues.stream.chunk import Chunk
 from queues.stream.place import Place
 from queues.stream.settings import StreamSettings, get_settings, put_settings
 from queues.stream.shares import MOST_PARTITIONS
+from queues.wire.codec import NAME, U64, Codec, Field, codec_of
+from queues.wire.reader import Malformed, Reader
 
 OPEN_STREAM = 20
 APPEND_CHUNK = 21

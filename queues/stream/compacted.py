@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import Reader
+from queues.wire.reader import Reader
 
 
 class Compacted:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from queues.effects import Refusal
 from queues.pager import Pager
-from queues.quorum.effects import Refusal
 from queues.stream.commands import (
     AppendChunk,
     Compact,

@@ -26,7 +26,6 @@ from typing import Protocol
 from amqp_broker.octets.buffer import Buffer
 from queues.page import Page
 from queues.pager import Pager
-from queues.quorum.reader import Reader, octets_of
 from queues.stream.damaged import reading
 from queues.stream.groups import Member, ReaderGroup
 from queues.stream.log import Part, Stored, StreamLog, tail_octets
@@ -34,6 +33,7 @@ from queues.stream.marks import Mark
 from queues.stream.settings import get_settings, put_settings
 from queues.stream.shares import Share
 from queues.stream.stream import Hold, Published, Stream
+from queues.wire.reader import Reader, octets_of
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation
 

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from queues.page import Page
 from queues.pager import Pager
-from queues.quorum.reader import Malformed
 from queues.stream.chunk import VERSION, Chunk
 from queues.stream.compacted import Compacted
 from queues.stream.place import Place
+from queues.wire.reader import Malformed
 from storage.disk import Pending
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation

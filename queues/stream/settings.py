@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import I64_MAX, Reader, octets_of
 from queues.stream.keys import is_key
+from queues.wire.reader import I64_MAX, Reader, octets_of
 
 #: RabbitMQ's.
 SEGMENT_BYTES = 500_000_000

@@ -4,10 +4,13 @@ where groups of readers go on."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Hold, Stream
+
+if TYPE_CHECKING:
+    from queues.queue import Queue
 
 #: Why not, or None; and the stream's first offset, or that of a group, then.
 Changed = Callable[[Exception | None, int], None]
@@ -102,3 +105,8 @@ class StreamSource(Protocol):
 
     def stream(self) -> Stream | None:
         """What there is to be read; None where nobody has used it yet. Not to be kept."""
+
+
+def source_of(queue: Queue) -> StreamSource | None:
+    """A queue's messages by offset; None where its type has no offsets."""
+    return cast("StreamSource | None", queue.capability(StreamSource))

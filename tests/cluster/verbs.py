@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from amqp_broker.management.cluster_verbs import Answer
 from amqp_broker.management.request import Request
+from amqp_broker.management.verbs.cluster import Answer
 from amqp_broker.node import Node
 from amqp_broker.turn.task import Steps
 

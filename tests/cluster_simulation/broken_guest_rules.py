@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_broker.queue_types.quorum.guest import Guest, LeavingMember
-from amqp_broker.queue_types.quorum.guest_frames import Answer, Found
+from amqp_broker.queue_types.groups.guest import Guest, LeavingMember
+from amqp_broker.queue_types.groups.guest_frames import Answer, Found
 from amqp_broker.queue_types.stream import distant_stream
 from amqp_broker.queue_types.stream.read_exchange import Asking, ReadExchange
 from amqp_broker.queue_types.stream.read_frames import GroupSeen, Read
-from queues.quorum.effects import Confirmed
+from queues.effects import Confirmed
 from queues.stream.groups import ReaderGroup
 
 Patch = pytest.MonkeyPatch

@@ -12,15 +12,15 @@ from amqp_broker.queue_types.stream.group_reader import GroupReader
 from amqp_broker.turn.sync_job import SyncJob
 from queues.pager import Pager
 from queues.quorum import cursor_ready, image, image_reader
-from queues.quorum.reader import Reader
+from queues.quorum.placement import ChunkPlacer
 from queues.quorum.retry import Retry
 from queues.stream.groups import ReaderGroup
 from queues.stream.image import STREAM_TAIL, StreamReader
 from queues.stream.log import Stored, StreamLog
 from queues.stream.marks import Marks
-from queues.stream.placement import ChunkPlacer
 from queues.stream.shares import Share
 from queues.stream.stream import Stream
+from queues.wire.reader import Reader
 from storage.page_store import PageSync
 
 Patch = pytest.MonkeyPatch

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from amqp_broker.management.group_verbs import GroupVerbs
 from amqp_broker.management.request import Request
+from amqp_broker.management.verbs.groups import GroupVerbs
 from tests.cluster_simulation.cluster_node import ClusterNode
 from tests.cluster_simulation.weather import Weather
 

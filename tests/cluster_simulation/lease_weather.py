@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Protocol
 
-from amqp_broker.management import cluster_verbs
+from amqp_broker.management.verbs import cluster as cluster_verbs
 from tests.cluster_simulation.client_model import Sent
 from tests.cluster_simulation.cluster_node import MS, ClusterNode
 from tests.cluster_simulation.lease_model import LeaseModel

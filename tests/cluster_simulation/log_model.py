@@ -23,6 +23,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from queues.effects import Confirmed, Delivered, Effect, GetAnswered
 from queues.page import AddressBook
 from queues.quorum.commands import (
     Attach,
@@ -39,7 +40,6 @@ from queues.quorum.commands import (
     Settle,
     decode_batch,
 )
-from queues.quorum.effects import Confirmed, Delivered, Effect, GetAnswered
 from tests.cluster_simulation.log_records import (
     NEVER,
     Copy,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from amqp_broker.management import cluster_verbs
+from amqp_broker.management.verbs import cluster as cluster_verbs
 from amqp_broker.protocol import methods
 from queues.quorum.commands import Batch, Command
 from queues.quorum.cursor_commands import OpenCursor

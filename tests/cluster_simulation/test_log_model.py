@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from queues.effects import Delivered, Effect, GetAnswered
 from queues.message import Address, Message, build_message
 from queues.quorum.commands import (
     Attach,
@@ -23,7 +24,6 @@ from queues.quorum.commands import (
     encode_batch,
     encode_leader_batch,
 )
-from queues.quorum.effects import Delivered, Effect, GetAnswered
 from queues.quorum.settings import QuorumSettings
 from tests.cluster_simulation.log_model import LogModel
 from tests.cluster_simulation.queue_kinds import DELAYED, HELD_BACK, HOLDING, LETTERS, SCRATCH, QueueKind

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
-from amqp_broker.management.cluster_verbs import Answer
 from amqp_broker.management.request import Request
+from amqp_broker.management.verbs.cluster import Answer
 from amqp_broker.settings.kinds import parse_member
 from amqp_broker.settings.workers import node_of_worker
 from raft.membership import TransferResult

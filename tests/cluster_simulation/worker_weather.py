@@ -16,7 +16,7 @@ import pytest
 
 from amqp_broker.connection.steering import Leaving
 from amqp_broker.management.refused import Refused
-from amqp_broker.queue_types.held_queue import HeldQueue
+from amqp_broker.queue_types.contract.held_queue import HeldQueue
 from amqp_broker.rehoming import departure
 from amqp_broker.settings.workers import are_beside, node_of_worker, worker_name, worker_number
 from queues.classic import ClassicQueue

@@ -37,7 +37,7 @@ KINDS = {
     FrameKind.MANAGEMENT: "what a node asks another for who wants to see the whole cluster, and the answer: "
     "`amqp_broker/management/peer_questions.py`",
     FrameKind.GUEST_REQUEST: "what a node asks of a group of queues in which it is not: "
-    "`amqp_broker/queue_types/quorum/guest_frames.py`",
+    "`amqp_broker/queue_types/groups/guest_frames.py`",
     FrameKind.GUEST_ANSWER: "what the member that leads says to it: what its commands have come to; in the same file",
     FrameKind.STREAM_REQUEST: (
         "chunks of a stream that the sender cannot read: `amqp_broker/queue_types/stream/page_frames.py`"

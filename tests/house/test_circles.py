@@ -1,9 +1,10 @@
-"""No circle of files leads through two folders.
+"""No circle of files leads through two folders, and no circle of folders is there at all.
 
 Between rooms arrows go down: that is the table's to hold (rooms.py, test_imports.py). A room may have folders of its
-own, as queue_types has one a type, and files beside them: here arrows may go both ways between folders, but files of
-different ones never know each other in a circle. Files of one folder may, where a pair belongs together. Imports under
-TYPE_CHECKING count, and so do cimports.
+own, as queue_types has one a type, and files beside them: here too arrows go one way, between a folder and its
+neighbours and between a folder and those in it. A module that lies loose in amqp_broker is a room, and no folder's.
+Files of one folder may know each other in a circle, where a pair belongs together. Imports under TYPE_CHECKING count,
+and so do cimports.
 """
 
 from __future__ import annotations
@@ -84,6 +85,39 @@ def circles(arrows: Iterable[Edge]) -> list[list[str]]:
 def test_no_circle_of_files_leads_through_two_folders() -> None:
     found = circles(edges())
     assert not found, "\n".join(" -> ".join(circle) for circle in found)
+
+
+def _folder(module: str) -> str:
+    folder = module.rpartition(".")[0]
+    return module if folder == "amqp_broker" else folder
+
+
+def folders(arrows: Iterable[Edge]) -> set[Edge]:
+    """Which folder knows which."""
+    return {(_folder(one), _folder(other)) for one, other in arrows if _folder(one) != _folder(other)}
+
+
+def circles_of_folders(arrows: Iterable[Edge]) -> list[list[str]]:
+    """For each arrow between folders that is of a circle: the circle, its first member once more at its end."""
+    inner = _inner(folders(arrows))
+    graph: dict[str, list[str]] = defaultdict(list)
+    for one, other in sorted(inner):
+        graph[one].append(other)
+    return [[one, *way] for one, other in sorted(inner) if (way := _way(graph, other, one))]
+
+
+def test_no_circle_of_folders() -> None:
+    found = circles_of_folders(edges())
+    assert not found, "\n".join(" -> ".join(circle) for circle in found)
+
+
+def test_the_check_of_folders_finds_a_circle() -> None:
+    """Of a folder and one in it, and not of modules that lie loose in amqp_broker."""
+    arrows = [("a.x", "a.b.y"), ("a.b.z", "a.v"), ("a.v", "c.w")]
+    assert circles_of_folders(arrows) == [["a", "a.b", "a"], ["a.b", "a", "a.b"]]
+    assert not circles_of_folders(arrows[:1] + arrows[2:])
+    loose = [("amqp_broker.node", "amqp_broker.vhosts.x"), ("amqp_broker.vhosts.x", "amqp_broker.errors")]
+    assert not circles_of_folders(loose)
 
 
 def test_the_check_finds_a_circle() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_broker.queue_types.held_queue import HeldQueue
+from amqp_broker.queue_types.contract.held_queue import HeldQueue
 from tests.leases.lease_service import blob_of
 from tests.leases.service_on_node import ServiceOnNode
 from tests.node.moving_queues import MovingWorld

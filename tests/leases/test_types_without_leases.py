@@ -8,7 +8,7 @@ import pytest
 
 from amqp_broker.protocol import methods
 from amqp_broker.queue_types.classic.type import ClassicType
-from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.declaration import QueueDeclaration
 from queues.arguments import QueueArguments
 from queues.classic import ClassicQueue
 from tests.leases.lease_service import blob_of

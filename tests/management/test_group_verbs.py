@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.management.group_verbs import GroupVerbs
 from amqp_broker.management.request import Request
+from amqp_broker.management.verbs.groups import GroupVerbs
 from amqp_broker.metadata.stream import Proposal
 
 

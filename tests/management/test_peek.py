@@ -194,7 +194,7 @@ def test_an_answer_is_bounded_by_octets_and_by_what_is_looked_at(monkeypatch: py
     looked.publish(*[b"x" * 60_000] * 8)
     answer = looked.peek(limit=8)
     assert (len(answer["messages"]), answer["next"]) == (5, 6)
-    monkeypatch.setattr("amqp_broker.management.peek_verb._MOST_LOOKED_AT", 3)
+    monkeypatch.setattr("amqp_broker.management.verbs.peek._MOST_LOOKED_AT", 3)
     answer = looked.peek(limit=8, filter="type=x")
     assert (answer["messages"], answer["looked_at"], answer["next"]) == ([], 3, 4)
 

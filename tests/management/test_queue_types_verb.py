@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_broker.queue_types.argument_names import ARGUMENTS
-from amqp_broker.queue_types.policy_keys import KEYS
-from amqp_broker.queue_types.queue_type import QueueType
+from amqp_broker.queue_types.contract.argument_names import ARGUMENTS
+from amqp_broker.queue_types.contract.policy_keys import KEYS
+from amqp_broker.queue_types.contract.queue_type import QueueType
 from amqp_broker.queue_types.register import QUEUE_TYPES
 from queues.arguments import ArgumentError, WrongArgument
 from tests.node.node_driver import NodeDriver

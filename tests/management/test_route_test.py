@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amqp_broker.management.route_test import Asked, Walk, _others
+from amqp_broker.management.verbs.route_test import Asked, Walk, _others
 from amqp_broker.messages.facts import MessageFacts as Facts
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods

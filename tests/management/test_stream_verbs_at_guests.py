@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from amqp_broker.links.frame_kinds import FrameKind
-from amqp_broker.management.stream_look import _read_figures, _written
+from amqp_broker.management.verbs.stream_look import _read_figures, _written
 from amqp_broker.protocol import methods
 from queues.stream.settings import StreamSettings
 from queues.stream.source import CompactionFigures, GroupFigures, ShareFigures, StreamFigures

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from amqp_broker.protocol import methods
-from amqp_broker.queue_types.held_queue import HeldQueue
+from amqp_broker.queue_types.contract.held_queue import HeldQueue
 from amqp_broker.rehoming.arrival import ASK_AGAIN_MS
 from queues.classic import ClassicQueue
 from tests.node.node_driver import Client

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from amqp_broker.channel.channel_state import ChannelState
 from amqp_broker.connection.connection_state import ConnectionState
 from amqp_broker.protocol.fields import encode_table
-from queues.quorum.reader import Malformed
+from queues.wire.reader import Malformed
 from raft.errors import PeerProtocolError
 from tests.example_counts import examples
 from tests.node.worker_world import WorkerWorld

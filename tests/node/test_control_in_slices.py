@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.management.definition_verbs import PORTION
+from amqp_broker.management.verbs.definitions import PORTION
 from amqp_broker.protocol import methods
 from tests.node.node_driver import NodeDriver, declare
 from tests.node.system_service import SystemService

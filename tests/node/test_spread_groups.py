@@ -10,7 +10,7 @@ from amqp_broker.connection.steering import HELD_MS
 from amqp_broker.flow.steered import WINDOW
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
-from amqp_broker.queue_types.quorum.guest_counts import COUNT_MS
+from amqp_broker.queue_types.groups.guest_counts import COUNT_MS
 from storage.errors import StorageError
 from tests.node.node_driver import Client, NodeDriver, declare, small_config
 from tests.node.system_service import SystemService

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import amqp_broker.management.system
+import amqp_broker.management.verbs.system
 from tests.node.node_driver import NodeDriver
 from tests.node.system_service import SystemService
 from tests.simulation.settings import USER
@@ -203,7 +203,7 @@ def test_the_table_has_every_verb(driver: NodeDriver) -> None:
 
 def test_the_table_has_every_argument() -> None:
     """Whatever a verb reads of a request is in the table, under some verb."""
-    folder = Path(amqp_broker.management.system.__file__).parent
+    folder = Path(amqp_broker.management.verbs.system.__file__).parent
     source = "".join(path.read_text() for path in sorted(folder.rglob("*.py")))
     read = set(re.findall(r'request\.(?:get|text|texts|number|name|tags|limits|flag|has)\(\s*"(\w+)"', source))
     # Asked by nodes alone, and what names one thing of one kind.

@@ -13,7 +13,7 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
-from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.declaration import QueueDeclaration
 from exchanges.bindings import QUEUE, Destination
 from tests.node.node_driver import Client, NodeDriver, declare, frame_octets, handshake_octets, small_config
 from tests.node.one_slice import OneSlice

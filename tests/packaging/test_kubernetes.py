@@ -26,7 +26,7 @@ from amqp_broker.cli.main import command
 from amqp_broker.settings.config import SETTINGS, Config
 from amqp_broker.settings.sources import OTHER_VARIABLES, PREFIX
 from amqp_broker.version import __version__
-from amqp_broker.web.probes import PROBES
+from amqp_broker.web.process.probes import PROBES
 from tests.packaging.building import ROOT
 from tests.web.http_client import Http
 

@@ -14,10 +14,10 @@ from amqp_broker.queue_types.remote.effects_codec import (
 )
 from amqp_broker.queue_types.remote.home import Home
 from amqp_broker.turn.sync_job import SyncJob
+from queues.effects import Confirmed, Delivered, GetAnswered
 from queues.message import Message
 from queues.page import AddressBook
 from queues.quorum.commands import Attach, Batch, Command, Detach, Enqueue, Get, How, Settle, encode_batch
-from queues.quorum.effects import Confirmed, Delivered, GetAnswered
 from tests.node.node_driver import NodeDriver, small_config
 from tests.queues.queue_world import message_named, name_of
 

@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from amqp_broker.errors import precondition_failed
-from amqp_broker.queue_types.policy_keys import PolicyKey, at_least, keys
-from amqp_broker.queue_types.queue_type import QueueType
+from amqp_broker.queue_types.contract.policy_keys import PolicyKey, at_least, keys
+from amqp_broker.queue_types.contract.queue_type import QueueType
 from queues.arguments import QueueArguments, WrongArgument, read_integer, with_policy
 from queues.message import Entry, Message, make_entry
 from queues.outcomes import PublishOutcome

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amqp_broker.protocol.fields import Table
-from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.declaration import QueueDeclaration
 from queues.arguments import QueueArguments
 from queues.consumer import Consumer
 from queues.message import Delivery, Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from amqp_broker.queue_types.queue_type import QueueType
+from amqp_broker.queue_types.contract.queue_type import QueueType
 from amqp_broker.queue_types.register import QUEUE_TYPES
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_broker.queue_types.quorum.guest_frames import (
+from amqp_broker.queue_types.groups.guest_frames import (
     GOES_ON,
     Answer,
     Close,
@@ -27,7 +27,7 @@ from amqp_broker.queue_types.quorum.guest_frames import (
 )
 from queues.quorum.feed import Heard
 from queues.quorum.queue import QueueStatistics
-from queues.quorum.reader import Malformed
+from queues.wire.reader import Malformed
 
 REQUESTS: dict[str, Request] = {
     "010100000003000000000000000b": Find(3, 11),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from amqp_broker.queue_types.quorum.guest import ASK_MS, MOST_ASK_MS, MOST_FOUND_MS, Guest
-from amqp_broker.queue_types.quorum.guest_frames import (
+from amqp_broker.queue_types.groups.guest import ASK_MS, MOST_ASK_MS, MOST_FOUND_MS, Guest
+from amqp_broker.queue_types.groups.guest_frames import (
     Closed,
     Effects,
     Found,

@@ -11,8 +11,8 @@ from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
-from amqp_broker.queue_types.quorum.guest_counts import COUNT_MS
-from amqp_broker.queue_types.quorum.guest_frames import GOES_ON, Effects, decode_answer
+from amqp_broker.queue_types.groups.guest_counts import COUNT_MS
+from amqp_broker.queue_types.groups.guest_frames import GOES_ON, Effects, decode_answer
 from queues.background import SLICE
 from queues.quorum.commands import How, Settle
 from tests.node.node_cluster import NodeCluster

@@ -7,8 +7,7 @@ import pytest
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, QueueCounted, Taken, encode_count, encode_taken
-from queues.quorum.commands import Batch, Enqueue, Get, How, Prefetch, Purge, Settle, Tick, encode_batch
-from queues.quorum.effects import (
+from queues.effects import (
     AttachRefused,
     Cancel,
     Confirmed,
@@ -18,6 +17,7 @@ from queues.quorum.effects import (
     Refused,
     SettleMissed,
 )
+from queues.quorum.commands import Batch, Enqueue, Get, How, Prefetch, Purge, Settle, Tick, encode_batch
 from raft.errors import PeerProtocolError
 from tests.node.node_driver import consume, declare
 from tests.queue_types.home_world import HomeWorld, Peer, confirmed, deliveries, names, refusals

@@ -25,6 +25,18 @@ from amqp_broker.queue_types.remote.effects_codec import (
 )
 from amqp_broker.queue_types.remote.home_link import HomeLink
 from amqp_broker.queue_types.remote.queue import RemoteQueue
+from queues.effects import (
+    AttachRefused,
+    Cancel,
+    Confirmed,
+    ConsumerCancelled,
+    Counted,
+    Delivered,
+    GetAnswered,
+    Refusal,
+    Refused,
+    SettleMissed,
+)
 from queues.message import Message
 from queues.page import AddressBook
 from queues.queue import Queue
@@ -42,19 +54,7 @@ from queues.quorum.commands import (
     put_command,
     put_publish,
 )
-from queues.quorum.effects import (
-    AttachRefused,
-    Cancel,
-    Confirmed,
-    ConsumerCancelled,
-    Counted,
-    Delivered,
-    GetAnswered,
-    Refusal,
-    Refused,
-    SettleMissed,
-)
-from queues.quorum.reader import Malformed
+from queues.wire.reader import Malformed
 from tests.example_counts import examples
 from tests.queues.queue_world import message_named
 from tests.queues.test_page import facts, messages

@@ -7,7 +7,7 @@ import pytest
 from amqp_broker.protocol import methods
 from amqp_broker.queue_types.remote.consumer_round import AT_ONCE
 from amqp_broker.queue_types.remote.home_session import FEW
-from queues.quorum.effects import AttachRefused
+from queues.effects import AttachRefused
 from queues.returning import PUT_BACK
 from tests.node.node_driver import declare
 from tests.node.one_slice import OneSlice

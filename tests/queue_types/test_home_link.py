@@ -10,8 +10,8 @@ from amqp_broker.queue_types.remote.counts import PATIENCE_MS, RemoteCounts
 from amqp_broker.queue_types.remote.effects_codec import EffectsWriter, QueueCounted
 from amqp_broker.queue_types.remote.home_link import FRAME_BYTES, IN_FLIGHT_BYTES
 from amqp_broker.queue_types.remote.home_session import CONSUMER_WINDOW_BYTES
+from queues.effects import Confirmed, Refusal, Refused
 from queues.message import Delivery
-from queues.quorum.effects import Confirmed, Refusal, Refused
 from queues.timers import Timers
 from raft.errors import PeerProtocolError
 from tests.node.node_driver import declare

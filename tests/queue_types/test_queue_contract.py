@@ -11,9 +11,9 @@ import pytest
 from amqp_broker.channel.asking import as_exception
 from amqp_broker.queue_types.proxy.command_sink import MOST_FETCHES, CommandSink
 from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
+from queues.effects import GetAnswered, Refusal
 from queues.outcomes import PublishOutcome
 from queues.queue import Queue
-from queues.quorum.effects import GetAnswered, Refusal
 from tests.node.node_driver import NodeDriver, declare
 from tests.queue_types.link_world import LinkWorld, Note, RemoteClient, consume
 from tests.queue_types.memory_queue import MemoryQueue

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from amqp_broker.protocol import methods
+from queues.effects import Refusal
 from queues.lease_source import Caller
-from queues.quorum.effects import Refusal
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import declare
 from tests.queue_types.test_quorum_cluster import CONFIRM, agree, answer, follower, numbers, publish

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from amqp_broker.queue_types.policy_keys import KEYS, OF_NO_QUEUE
-from amqp_broker.queue_types.queue_type import QueueType
+from amqp_broker.queue_types.contract.policy_keys import KEYS, OF_NO_QUEUE
+from amqp_broker.queue_types.contract.queue_type import QueueType
 from amqp_broker.queue_types.register import QUEUE_TYPES, UnsupportedQueueType, asked_type, type_named
 from amqp_broker.vhosts.policies import targets
 from queues.arguments import ArgumentError

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from queues.arguments import QueueArguments
+from queues.effects import Refusal
 from queues.journaled_leases import leases_of
 from queues.lease import RELEASING
 from queues.lease_source import Caller
@@ -15,7 +16,6 @@ from queues.message import Entry
 from queues.message_log import RangeGone
 from queues.page import Page
 from queues.pager import Pager
-from queues.quorum.effects import Refusal
 from queues.recovery import Recovery
 from storage.page_store import PageStore
 from tests.queues.lease_life import (

@@ -16,8 +16,8 @@ import amqp_broker
 from amqp_broker.client import Connection
 from amqp_broker.testing.embedded import RunningBroker
 from amqp_broker.web.errors import ApiError
-from amqp_broker.web.http_server import HEAD_TIMEOUT_S
 from amqp_broker.web.listing import answer_list, read_query
+from amqp_broker.web.process.http_server import HEAD_TIMEOUT_S
 from tests.processor_time import processor_time
 from tests.web.http_client import Http
 from tests.web.test_process import children_of

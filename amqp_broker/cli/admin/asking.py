@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from amqp_broker.cli.admin.cells import shown
+from amqp_broker.cli.cells import shown
 from amqp_broker.cli.failed import Failed
 from amqp_broker.cli.management import DEFAULT_URL, URL_VARIABLE
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context

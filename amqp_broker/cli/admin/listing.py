@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.live import Live
 
 from amqp_broker.cli.admin.asking import add_url_options, asking
-from amqp_broker.cli.admin.cells import for_programs, shown
 from amqp_broker.cli.admin.keys import Keys
 from amqp_broker.cli.admin.kinds import KINDS, ListedKind
 from amqp_broker.cli.admin.table import Table, aligned, as_csv, as_json, drawn
+from amqp_broker.cli.cells import for_programs, shown
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject, JsonValue

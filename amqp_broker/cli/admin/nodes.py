@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from amqp_broker.cli.admin.asking import add_url_options, asking
-from amqp_broker.cli.admin.cells import shown
+from amqp_broker.cli.cells import shown
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress as ProgressBar
 
 from amqp_broker.cli.admin.asking import add_url_options, asking, connected, say, vhost_of, vhost_option
-from amqp_broker.cli.admin.cells import duration, for_programs, shown, size
+from amqp_broker.cli.cells import duration, for_programs, shown, size
 from amqp_broker.cli.failed import Failed
 from amqp_broker.moving.destinations import Destination, Place, to_first_exchange, to_first_queue, to_place
 from amqp_broker.moving.mover import CannotMove, Move, Mover, why_not

@@ -8,11 +8,11 @@ import time
 import click
 
 from amqp_broker.cli.admin.asking import add_url_options, asking, say, speaking, vhost_of, vhost_option
-from amqp_broker.cli.admin.cells import duration
 from amqp_broker.cli.admin.json_text import arguments_option, read_arguments, say_answer
 from amqp_broker.cli.admin.listing import list_command
 from amqp_broker.cli.admin.queue_homes import rehome_command, spread_classic
 from amqp_broker.cli.admin.queue_messages import move_command, peek_command, replay_command
+from amqp_broker.cli.cells import duration
 from amqp_broker.protocol import methods as m
 from amqp_broker.protocol.fields import Table
 from amqp_broker.web.hints import OWN_KEY, with_hints

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from amqp_broker.cli.admin.asking import add_url_options, asking
-from amqp_broker.cli.admin.cells import duration, for_programs, shown
 from amqp_broker.cli.admin.json_text import read_pairs, say_answer
+from amqp_broker.cli.cells import duration, for_programs, shown
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject

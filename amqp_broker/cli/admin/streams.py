@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from amqp_broker.cli.admin.asking import add_url_options, asking, connected, say, vhost_of, vhost_option
-from amqp_broker.cli.admin.cells import duration, size
 from amqp_broker.cli.admin.json_text import say_answer
 from amqp_broker.cli.admin.queue_messages import run_job
+from amqp_broker.cli.cells import duration, size
 from amqp_broker.cli.failed import Failed
 from amqp_broker.moving.mover import CannotMove, why_not
 from amqp_broker.moving.replayer import End, Replay

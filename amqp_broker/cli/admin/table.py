@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as DrawnTable
 from rich.text import Text
 
-from amqp_broker.cli.admin.cells import for_people, for_programs
+from amqp_broker.cli.cells import for_people, for_programs
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonValue

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from amqp_broker.cli.admin.asking import add_url_options, asking, vhost_of, vhost_option
-from amqp_broker.cli.admin.cells import shown
 from amqp_broker.cli.admin.json_text import read_pairs
+from amqp_broker.cli.cells import shown
 from amqp_broker.system_client import SystemRequestError
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from rich.live import Live
 from rich.text import Text
 
 from amqp_broker.cli.admin.asking import add_url_options, asking
-from amqp_broker.cli.admin.cells import duration, size
 from amqp_broker.cli.admin.keys import Keys
 from amqp_broker.cli.admin.kinds import KINDS
 from amqp_broker.cli.admin.listing import Wish, read
 from amqp_broker.cli.admin.table import Table, drawn
+from amqp_broker.cli.cells import duration, size
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject, JsonValue

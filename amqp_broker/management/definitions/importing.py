@@ -37,7 +37,7 @@ from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.partitions import can_be_named, partition_name
 from amqp_broker.protocol.constants import MAX_SHORT_STRING
 from amqp_broker.protocol.fields import decode_table
-from amqp_broker.queue_types.queue_type import WrongProperty
+from amqp_broker.queue_types.contract.queue_type import WrongProperty
 from amqp_broker.queue_types.quorum.cursor_arguments import SOURCE
 from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type, lives_in_groups, type_named
 from amqp_broker.queue_types.stream.arguments import COMPACT, PARTITIONS

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.links.levels import LAST_LETTERS
 from amqp_broker.protocol.fields import Table
-from amqp_broker.queue_types.argument_names import arguments
 from amqp_broker.queue_types.classic.unused import UnusedQueues
-from amqp_broker.queue_types.declaration import QueueDeclaration
-from amqp_broker.queue_types.policy_keys import keys
-from amqp_broker.queue_types.queue_type import QueueType, TypeHost
+from amqp_broker.queue_types.contract.argument_names import arguments
+from amqp_broker.queue_types.contract.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.policy_keys import keys
+from amqp_broker.queue_types.contract.queue_type import QueueType, TypeHost
 from amqp_broker.queue_types.remote.queue import RemoteQueue
 from queues.arguments import (
     OF_ALL_QUEUES,
@@ -31,9 +31,21 @@ from queues.last_letters import forget_last_letters, keep_last_letters, post_las
 if TYPE_CHECKING:
     from amqp_broker.metadata.entities import QueueRecord
     from amqp_broker.protocol.json_values import JsonObject
+    from amqp_broker.queue_types.groups.group import QueueGroup
+    from amqp_broker.queue_types.remote.home_link import HomeLink
     from queues.queue import Queue
 
 log = logging.getLogger("amqp_broker")
+
+
+class ClassicHost(TypeHost, Protocol):
+    """What a node gives to classic queues besides."""
+
+    def group_of(self, queue_id: int) -> QueueGroup:
+        """The group that a queue of this id would live in, if it were of a type that lives in groups."""
+
+    def link_to(self, home: str) -> HomeLink:
+        """The link to the queues of another node."""
 
 
 class ClassicType(QueueType):
@@ -53,7 +65,9 @@ class ClassicType(QueueType):
     may_move = True
     inspected_as = "queue"
 
-    def __init__(self, host: TypeHost) -> None:
+    _host: ClassicHost
+
+    def __init__(self, host: ClassicHost) -> None:
         super().__init__(host)
         self._unused = UnusedQueues(host.timers, host.background, host.remove_queue)
 

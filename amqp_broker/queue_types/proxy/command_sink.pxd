@@ -1,6 +1,6 @@
 cimport cython
 from queues.message cimport Delivery, Message
-from queues.quorum.effects cimport Delivered
+from queues.effects cimport Delivered
 from queues.write_group cimport WriteGroup
 from amqp_broker.queue_types.proxy.consumer cimport ProxyConsumer
 

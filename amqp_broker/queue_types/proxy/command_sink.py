@@ -22,13 +22,10 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.protocol.constants import MOVED_BY
+from amqp_broker.queue_types.contract.receipts import LetterReceipt, Receipt
 from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
-from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
 from queues.background import Background
-from queues.message import Delivery, Message
-from queues.outcomes import PublishOutcome
-from queues.quorum.commands import Command, Detach, Enqueue, Get, How, Purge, Settle
-from queues.quorum.effects import (
+from queues.effects import (
     AttachRefused,
     Confirmed,
     ConsumerCancelled,
@@ -39,6 +36,9 @@ from queues.quorum.effects import (
     Refusal,
     SettleMissed,
 )
+from queues.message import Delivery, Message
+from queues.outcomes import PublishOutcome
+from queues.quorum.commands import Command, Detach, Enqueue, Get, How, Purge, Settle
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:

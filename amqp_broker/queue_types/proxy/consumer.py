@@ -24,11 +24,11 @@ from queues.quorum.commands import How, Settle
 from queues.quorum.consumer import MOST_IN_FLIGHT
 
 if TYPE_CHECKING:
+    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.proxy.command_sink import CommandSink
     from amqp_broker.queue_types.proxy.queue import QueueProxy
-    from amqp_broker.queue_types.receipts import Receipt
+    from queues.effects import Refusal
     from queues.queue import Queue
-    from queues.quorum.effects import Refusal
 
 _ACK = How.ACK
 

@@ -18,14 +18,14 @@ from typing import cast
 
 from amqp_broker.errors import AmqpException, ChannelException, not_found
 from amqp_broker.protocol.constants import ReplyCode
+from amqp_broker.queue_types.contract.receipts import JointReceipt, Receipt
 from amqp_broker.queue_types.proxy.command_sink import CommandSink
 from amqp_broker.queue_types.proxy.consumer import ProxyConsumer, ProxyDelivery, Subscriber
-from amqp_broker.queue_types.receipts import JointReceipt, Receipt
 from queues.consumer import Consumer
+from queues.effects import Refusal
 from queues.message import Message
 from queues.queue import Departure, Done, Fetched, Queue, Tallied
 from queues.quorum.commands import Attach, How, Prefetch
-from queues.quorum.effects import Refusal
 from queues.refusal import QueueRefusal
 from queues.sums import QueueSums
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from amqp_broker.queue_types.contract.receipts import JointReceipt
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
-from amqp_broker.queue_types.receipts import JointReceipt
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.declaration import QueueDeclaration
+    from amqp_broker.queue_types.contract.declaration import QueueDeclaration
+    from amqp_broker.queue_types.contract.receipts import Receipt
+    from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.proxy.consumer import ProxyDelivery
-    from amqp_broker.queue_types.quorum.group import QueueGroup
-    from amqp_broker.queue_types.receipts import Receipt
     from amqp_broker.queue_types.stream.queue import StreamQueue
+    from queues.effects import Refusal
     from queues.message import Message
     from queues.peeking import PeekSteps, PeekWish
     from queues.queue import Done
     from queues.quorum.cursor_settings import CursorSettings
-    from queues.quorum.effects import Refusal
 
 
 class QueueOverStream(QuorumQueue):

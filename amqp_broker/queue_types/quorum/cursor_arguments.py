@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from amqp_broker.queue_types.policy_keys import Definition
+from amqp_broker.queue_types.contract.policy_keys import Definition
 from amqp_broker.queue_types.stream.filters import FILTER, UNFILTERED, parse_filter
 from amqp_broker.queue_types.stream.offsets import OFFSET, parse_start
 from queues.arguments import ArgumentError, Overflow, read_boolean, read_string

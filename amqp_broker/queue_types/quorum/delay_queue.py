@@ -5,7 +5,7 @@
     -> Dispatched
 
 So what is held back is on a majority's disks, and whichever node leads when it is due publishes it
-(queue_types/quorum/dead_letters.py says to whom that may happen twice).
+(queue_types/groups/dead_letters.py says to whom that may happen twice).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 from amqp_broker.metadata.queue_ids import is_numbered
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import read_property
-from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.receipts import Receipt
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
-from amqp_broker.queue_types.receipts import Receipt
 from queues.arguments import QueueArguments
 from queues.message import NO_EXPIRATION, Message, make_message
 from queues.quorum.settings import QuorumSettings
 from queues.reason import Reason
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.groups.group import QueueGroup
 
 #: Publishes a message that was held back: (message, time, receipt); whether it went anywhere.
 Release = Callable[[Message, int, Receipt], bool]

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.queue_types.receipts import Receipt
+from amqp_broker.queue_types.contract.receipts import Receipt
+from queues.effects import Refusal
 from queues.lease_source import Caller, Done, ReadyMessages
-from queues.quorum.effects import Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
 from queues.quorum.leases import QuorumLease
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.quorum.queue import QuorumQueue
     from queues.quorum.queue import QuorumQueue as StateOfQueue
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.errors import AmqpException, ConnectionException, precondition_failed
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.receipts import Receipt
+from amqp_broker.queue_types.groups.guest_counts import COUNT_MS
 from amqp_broker.queue_types.proxy.queue import QueueProxy
-from amqp_broker.queue_types.quorum.guest_counts import COUNT_MS
 from amqp_broker.queue_types.quorum.leases import QuorumLeases
-from amqp_broker.queue_types.receipts import Receipt
 from queues.lease_source import LeasedAt
 from queues.message import Message
 from queues.peeking import PeekSteps, PeekWish, peek_ready
@@ -31,8 +31,8 @@ from queues.sizes import QueueSizes
 from queues.sums import QueueSums
 
 if TYPE_CHECKING:
+    from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.proxy.consumer import ProxyDelivery
-    from amqp_broker.queue_types.quorum.group import QueueGroup
     from queues.quorum.cursor_commands import OpenCursor
     from queues.quorum.queue import QuorumQueue as RulesOfQueue
 
@@ -40,8 +40,8 @@ _NOTHING = QueueStatistics(0, 0, 0, 0, 0)
 
 
 class QuorumQueue(QueueProxy):
-    """find_settings: makes what is in force out of the declaration and the policies of the day. Made by
-    QueueGroup.open_queue."""
+    """find_settings: makes what is in force out of the declaration and the policies of the day. Whoever
+    makes one adds it to its group."""
 
     recognises_producers = True
 
@@ -94,6 +94,11 @@ class QuorumQueue(QueueProxy):
     def open_command(self) -> OpenQueue | OpenCursor:
         """See GroupQueue."""
         return OpenQueue(self.queue_id, self.wanted)
+
+    @property
+    def gives_up_at_least_once(self) -> bool:
+        """Whether a letter is tried again until all the queues have it that it goes to."""
+        return self.wanted.at_least_once
 
     def publish_letter(self, message: Message, reason: Reason, now: int, receipt: Receipt) -> bool:
         """A dead letter of the queue, to be published by this node. Returns whether it went anywhere."""

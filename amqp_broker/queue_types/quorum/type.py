@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from amqp_broker.links.levels import DELAYED_RETRY
-from amqp_broker.queue_types.argument_names import arguments
-from amqp_broker.queue_types.group_type import GroupType
-from amqp_broker.queue_types.policy_keys import keys
+from amqp_broker.queue_types.contract.argument_names import arguments
+from amqp_broker.queue_types.contract.policy_keys import keys
+from amqp_broker.queue_types.groups.group_type import GroupType
 from amqp_broker.queue_types.quorum.cursor import QueueOverStream
 from amqp_broker.queue_types.quorum.cursor_arguments import CURSOR_ARGUMENTS, parse_cursor_arguments, source_of
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
@@ -20,7 +20,7 @@ from queues.quorum.settings import QuorumSettings
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject, JsonValue
-    from amqp_broker.queue_types.declaration import QueueDeclaration
+    from amqp_broker.queue_types.contract.declaration import QueueDeclaration
     from queues.queue import Queue
     from queues.quorum.cursor_settings import CursorSettings
 
@@ -103,7 +103,10 @@ class QuorumType(GroupType):
             found = QueueArguments(**read_fields(said))  # type: ignore[arg-type]
             return with_policy(found, policy or {}, operator).lease_expires
 
-        return self._host.group_of(queue_id).open_queue(declaration, queue_id, settings, lease_expires)
+        group = self._host.group_of(queue_id)
+        queue = QuorumQueue(declaration, queue_id, group, settings, lease_expires)
+        group.add_queue(queue)
+        return queue
 
     def _over_stream(self, declaration: QueueDeclaration, queue_id: int) -> Queue:
         found = self._host.find_queue(declaration.vhost, source_of(declaration.arguments) or "")

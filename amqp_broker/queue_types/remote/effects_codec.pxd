@@ -2,9 +2,9 @@ cimport cython
 from amqp_broker.octets.buffer cimport Buffer
 from queues.message cimport Message
 from queues.page cimport AddressBook, put_message
-from queues.quorum.effects cimport make_delivered
-from queues.quorum.reader cimport Reader, open_frame
-from queues.quorum.traffic cimport read_message
+from queues.effects cimport make_delivered
+from queues.wire.reader cimport Reader, open_frame
+from queues.wire.traffic cimport read_message
 
 cdef int _CONFIRMED, _DELIVERED, _GET_ANSWERED, _IS_REDELIVERED
 cdef Py_ssize_t _FRAME_BYTES, _COUNT_AT, _EFFECT_HEAD

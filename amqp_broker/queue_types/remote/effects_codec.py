@@ -17,10 +17,7 @@ from typing import NamedTuple
 import cython
 
 from amqp_broker.octets.buffer import Buffer
-from queues.message import Message
-from queues.page import AddressBook, put_message
-from queues.quorum.codec import FLAG, U32, U64, Field, codec_of, readers_of, writers_of
-from queues.quorum.effects import (
+from queues.effects import (
     AttachRefused,
     Cancel,
     Confirmed,
@@ -34,12 +31,15 @@ from queues.quorum.effects import (
     SettleMissed,
     Unreadable,
 )
-from queues.quorum.reader import Reader
+from queues.message import Message
+from queues.page import AddressBook, put_message
+from queues.wire.codec import FLAG, U32, U64, Field, codec_of, readers_of, writers_of
+from queues.wire.reader import Reader
 
 if not cython.compiled:
-    from queues.quorum.effects import make_delivered
-    from queues.quorum.reader import open_frame
-    from queues.quorum.traffic import read_message
+    from queues.effects import make_delivered
+    from queues.wire.reader import open_frame
+    from queues.wire.traffic import read_message
 
 VERSION = 2
 #: Effects in a frame, octets at most (one larger effect goes alone).

@@ -25,10 +25,10 @@ from amqp_broker.queue_types.remote.effects_codec import Blocked, Count, Taken, 
 from amqp_broker.queue_types.remote.home_session import HomeSession, RemoteConsumer
 from amqp_broker.turn.task import Task
 from queues.classic import ClassicQueue
+from queues.effects import Refusal
 from queues.page import AddressBook
 from queues.quorum.batch_reader import BatchReader
-from queues.quorum.effects import Refusal
-from queues.quorum.reader import Malformed
+from queues.wire.reader import Malformed
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:

@@ -37,12 +37,12 @@ from amqp_broker.queue_types.remote.effects_codec import (
     encode_taken,
 )
 from amqp_broker.queue_types.remote.home_session import CONSUMER_WINDOW_BYTES, LINK_WINDOW_BYTES
+from queues.effects import Confirmed, GetAnswered, Refusal
 from queues.message import Message
 from queues.outcomes import PublishOutcome
 from queues.page import AddressBook
 from queues.quorum.commands import Command, Detach, Enqueue, Settle
-from queues.quorum.effects import Confirmed, GetAnswered, Refusal
-from queues.quorum.reader import Malformed
+from queues.wire.reader import Malformed
 from raft.errors import PeerProtocolError
 
 if not cython.compiled:
@@ -50,9 +50,9 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
+    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
     from amqp_broker.queue_types.proxy.queue import QueueProxy
-    from amqp_broker.queue_types.receipts import Receipt
 
 log = logging.getLogger("amqp_broker.proxies")
 

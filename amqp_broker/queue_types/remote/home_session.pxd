@@ -6,7 +6,7 @@ from queues.message cimport Delivery, Entry, Message
 from queues.numbered_consumer cimport NumberedConsumer
 from queues.pager cimport Pager
 from queues.quorum.batch_reader cimport BatchReader
-from queues.quorum.traffic cimport Settle
+from queues.wire.traffic cimport Settle
 
 cdef long long _LINK_WINDOW_BYTES, _CONSUMER_WINDOW_BYTES
 cdef int _STORED, _REFUSED

@@ -25,12 +25,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.queue_types.remote.consumer_round import AT_ONCE
 from amqp_broker.queue_types.remote.effects_codec import Count, EffectsWriter, QueueCounted, Taken
 from queues.classic import ClassicQueue
-from queues.message import Delivery, Entry, Message
-from queues.numbered_consumer import NumberedConsumer
-from queues.outcomes import PublishOutcome
-from queues.quorum.batch_reader import BatchReader
-from queues.quorum.commands import Attach, Detach, Get, How, Prefetch, Purge
-from queues.quorum.effects import (
+from queues.effects import (
     AttachRefused,
     Cancel,
     Confirmed,
@@ -41,8 +36,13 @@ from queues.quorum.effects import (
     Refused,
     SettleMissed,
 )
-from queues.quorum.traffic import Settle
+from queues.message import Delivery, Entry, Message
+from queues.numbered_consumer import NumberedConsumer
+from queues.outcomes import PublishOutcome
+from queues.quorum.batch_reader import BatchReader
+from queues.quorum.commands import Attach, Detach, Get, How, Prefetch, Purge
 from queues.returning import PUT_BACK, runs_by_queue
+from queues.wire.traffic import Settle
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from amqp_broker.errors import ChannelException
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.proxy.queue import QueueProxy
 from amqp_broker.queue_types.remote.home_link import HomeLink
+from queues.effects import Refusal
 from queues.lease_source import LeasedAt
 from queues.queue import Done
-from queues.quorum.effects import Refusal
 
 
 class RemoteQueue(QueueProxy):

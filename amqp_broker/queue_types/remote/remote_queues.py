@@ -18,7 +18,7 @@ from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Tenants
-    from amqp_broker.queue_types.held_queue import HeldWrites
+    from amqp_broker.queue_types.contract.held_queue import HeldWrites
     from amqp_broker.turn.clock import TurnClock
     from queues.background import Background
     from queues.classic import ClassicQueue

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from amqp_broker.protocol.fields import KIND_NAMES, Table, decode_table, encode_table, table_fields
-from amqp_broker.queue_types.own_words import OwnWords
-from amqp_broker.queue_types.policy_keys import Definition
+from amqp_broker.queue_types.contract.own_words import OwnWords
+from amqp_broker.queue_types.contract.policy_keys import Definition
 from queues.arguments import OF_CLASSIC_QUEUES, ArgumentError, QueueArguments, WrongArgument
 from queues.quorum.arguments import LEADER_LOCATOR, LEADER_LOCATORS
 from queues.stream.keys import HEADER, MESSAGE_ID, ROUTING_KEY, is_key

@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amqp_broker.messages.facts import MessageFacts, without_header
+from amqp_broker.queue_types.contract.receipts import LetterReceipt, Receipt
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
-from amqp_broker.queue_types.receipts import LetterReceipt, Receipt
 from amqp_broker.queue_types.stream.filters import VALUE, value_of
+from queues.effects import Refusal
 from queues.message import Message
 from queues.outcomes import PublishOutcome
-from queues.quorum.effects import Refusal
 from queues.quorum.session import BATCH_BYTES
 from queues.stream.chunk import ChunkBuilder
 from queues.stream.commands import AppendChunk
@@ -27,7 +27,7 @@ from queues.stream.record import OFFSET_HEADER, PARTITION_HEADER, hash_of
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.quorum.group import QueueGroup
+    from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from queues.queue import Queue
 

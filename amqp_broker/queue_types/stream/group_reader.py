@@ -22,11 +22,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import AmqpException, precondition_failed
-from amqp_broker.queue_types.receipts import JointReceipt
+from amqp_broker.queue_types.contract.receipts import JointReceipt
 from amqp_broker.queue_types.stream.reader import MADE, LooksAt, StreamReader
 from amqp_broker.turn.awaited_read import AwaitedRead
+from queues.effects import Refusal
 from queues.message import Delivery, Message
-from queues.quorum.effects import Refusal
 from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition
 from queues.stream.groups import MOST_GROUPS, Member
 from queues.stream.record import get_record, next_record, number_of

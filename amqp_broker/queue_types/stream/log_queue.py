@@ -16,7 +16,7 @@ from queues.queue import Done, Fetched, Held, Queue, Tallied
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.declaration import QueueDeclaration
+    from amqp_broker.queue_types.contract.declaration import QueueDeclaration
     from amqp_broker.queue_types.stream.reader import StreamSubscriber
     from queues.consumer import Consumer
 

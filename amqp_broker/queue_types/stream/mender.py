@@ -24,8 +24,8 @@ from amqp_broker.queue_types.stream.rewriter import FULL
 from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps, Task
-from queues.quorum.reader import Malformed
 from queues.stream.log import HEAD_BYTES, Part, split_page
+from queues.wire.reader import Malformed
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.page_exchange import PageExchange

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import open_frame
+from queues.wire.reader import open_frame
 
 VERSION = 1
 

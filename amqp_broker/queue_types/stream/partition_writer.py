@@ -12,15 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from amqp_broker.messages.facts import MessageFacts
+from amqp_broker.queue_types.contract.receipts import LetterReceipt
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
-from amqp_broker.queue_types.receipts import LetterReceipt
+from queues.effects import Refusal
 from queues.outcomes import PublishOutcome
-from queues.quorum.effects import Refusal
 from queues.stream.murmur import partition_of
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.receipts import Receipt
+    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.stream.parts import StreamParts
     from queues.message import Message
     from queues.queue import Queue

@@ -1,5 +1,5 @@
 # C types of partitioned.py.
-from amqp_broker.queue_types.quorum.group cimport QueueGroup
+from amqp_broker.queue_types.groups.group cimport QueueGroup
 from queues.consumer cimport Consumer
 from queues.message cimport Delivery, Message
 from amqp_broker.queue_types.stream.log_queue cimport LogQueue

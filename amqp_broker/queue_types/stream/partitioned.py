@@ -22,9 +22,9 @@ from queues.message import Delivery, Message
 from queues.queue import Done, Replicas
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.declaration import QueueDeclaration
-    from amqp_broker.queue_types.quorum.group import QueueGroup
-    from amqp_broker.queue_types.receipts import Receipt
+    from amqp_broker.queue_types.contract.declaration import QueueDeclaration
+    from amqp_broker.queue_types.contract.receipts import Receipt
+    from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.stream.group_reader import GroupSettings
     from amqp_broker.queue_types.stream.parts import StreamParts
     from amqp_broker.queue_types.stream.queue import StreamQueue

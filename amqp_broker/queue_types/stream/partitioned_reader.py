@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.messages.facts import MessageFacts, with_header
 from amqp_broker.protocol.fields import join_table, typed
-from amqp_broker.queue_types.receipts import JointReceipt
+from amqp_broker.queue_types.contract.receipts import JointReceipt
 from amqp_broker.queue_types.stream.group_reader import GroupReader
 from amqp_broker.queue_types.stream.offsets import FIRST
 from amqp_broker.queue_types.stream.reader import LooksAt, StreamReader
 from queues.consumer import Consumer
-from queues.quorum.effects import Refusal
+from queues.effects import Refusal
 from queues.stream.commands import JoinPartitions, LeavePartitions, OpenGroup
 from queues.stream.groups import MOST_GROUPS
 from queues.stream.record import PARTITION_HEADER as PARTITION

@@ -5,7 +5,7 @@ from queues.message cimport Delivery, Message
 from amqp_broker.queue_types.stream.log_queue cimport LogQueue
 from queues.quorum.machine cimport QueueGroupMachine
 from queues.sums cimport QueueSums
-from amqp_broker.queue_types.quorum.group cimport QueueGroup
+from amqp_broker.queue_types.groups.group cimport QueueGroup
 from amqp_broker.queue_types.stream.chunk_writer cimport ChunkWriter
 from amqp_broker.queue_types.stream.reader cimport StreamReader
 

@@ -35,6 +35,7 @@ from queues.stream.commands import OpenStream
 from queues.stream.counts import StreamCounts
 from queues.stream.groups import Member
 from queues.stream.settings import COMPRESSIONS, StreamSettings
+from queues.stream.source import StreamSource
 from queues.stream.start import page_of, place_of
 from queues.stream.stream import Stream
 from queues.sums import QueueSums
@@ -42,9 +43,9 @@ from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.errors import AmqpException
-    from amqp_broker.queue_types.declaration import QueueDeclaration
-    from amqp_broker.queue_types.quorum.group import QueueGroup
-    from amqp_broker.queue_types.receipts import Receipt
+    from amqp_broker.queue_types.contract.declaration import QueueDeclaration
+    from amqp_broker.queue_types.contract.receipts import Receipt
+    from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.stream.compactor import Compactor
     from amqp_broker.queue_types.stream.distant_stream import DistantReading, DistantStream, Placed
     from amqp_broker.queue_types.stream.mender import Mender
@@ -182,9 +183,9 @@ class StreamQueue(LogQueue):
         self.add_gets(sums)
         sums.add_delivered(self.counts.delivered, self.counts.acked)
 
-    def stream_source(self) -> StreamOperations:
+    def capability(self, kind: type) -> object | None:
         """See Queue."""
-        return StreamOperations(self)
+        return StreamOperations(self) if kind is StreamSource else None
 
     def begin_following(self, name: str) -> None:
         """There is a queue of this name over it."""

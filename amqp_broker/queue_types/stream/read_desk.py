@@ -40,14 +40,14 @@ from amqp_broker.queue_types.stream.read_frames import (
 from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps, Task
-from queues.quorum.reader import Malformed
 from queues.stream.log import stored_octets
 from queues.stream.start import StartKind, page_of, place_of
+from queues.wire.reader import Malformed
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
-    from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.groups.groups import QuorumGroups
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from amqp_broker.turn.clock import TurnClock
     from queues.background import Background

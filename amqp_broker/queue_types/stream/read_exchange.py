@@ -33,15 +33,15 @@ from amqp_broker.queue_types.stream.read_frames import (
 )
 from amqp_broker.settings.workers import node_of_worker
 from queues.background import SLICE
-from queues.quorum.reader import Malformed
 from queues.stream.log import Stored, split_page
+from queues.wire.reader import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from amqp_broker.links.tenants import Tenants
-    from amqp_broker.queue_types.quorum.group import QueueGroup
-    from amqp_broker.queue_types.quorum.groups import QuorumGroups
+    from amqp_broker.queue_types.groups.group import QueueGroup
+    from amqp_broker.queue_types.groups.groups import QuorumGroups
     from amqp_broker.turn.clock import TurnClock
     from queues.background import Background
     from queues.timers import Timer, Timers

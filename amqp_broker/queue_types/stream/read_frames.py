@@ -22,9 +22,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
-from queues.quorum.reader import I64_MAX, Reader, octets_of, open_frame
 from queues.stream.groups import Member
 from queues.stream.start import Start, StartKind
+from queues.wire.reader import I64_MAX, Reader, octets_of, open_frame
 
 VERSION = 1
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.links.levels import STREAMS
-from amqp_broker.queue_types.argument_names import arguments
-from amqp_broker.queue_types.group_type import GroupType
-from amqp_broker.queue_types.policy_keys import keys
+from amqp_broker.queue_types.contract.argument_names import arguments
+from amqp_broker.queue_types.contract.policy_keys import keys
+from amqp_broker.queue_types.groups.group_type import GroupedHost, GroupType
 from amqp_broker.queue_types.stream.arguments import (
     EXAMPLES,
     OWN_ARGUMENTS,
@@ -31,11 +31,19 @@ from queues.arguments import QueueArguments
 if TYPE_CHECKING:
     from amqp_broker.protocol.fields import Table
     from amqp_broker.protocol.json_values import JsonObject
-    from amqp_broker.queue_types.declaration import QueueDeclaration
-    from amqp_broker.queue_types.queue_type import TypeHost
+    from amqp_broker.queue_types.contract.declaration import QueueDeclaration
+    from amqp_broker.queue_types.stream.page_exchange import PageExchange
+    from amqp_broker.queue_types.stream.read_exchange import ReadExchange
     from amqp_broker.turn.clock import TurnClock
     from queues.queue import Queue
     from queues.stream.settings import StreamSettings
+
+
+class StreamHost(GroupedHost, Protocol):
+    """What a node gives to streams besides."""
+
+    page_exchange: PageExchange
+    read_exchange: ReadExchange
 
 
 class StreamType(GroupType):
@@ -72,7 +80,9 @@ class StreamType(GroupType):
 
     # -- the queues of this node ---------------------------------------------------------------------------------------
 
-    def __init__(self, host: TypeHost) -> None:
+    _host: StreamHost
+
+    def __init__(self, host: StreamHost) -> None:
         super().__init__(host)
         self._parts: dict[tuple[str, str], StreamParts] = {}
         self._room: RewritingRoom | None = None

@@ -14,9 +14,9 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import show_rows
-from amqp_broker.web.endpoints.overview import API_LEVEL
 from amqp_broker.web.errors import object_not_found
 from amqp_broker.web.node_client import LONG_DEADLINE_S
+from amqp_broker.web.product import API_LEVEL
 
 #: So long somebody may wait until a node can be stopped, and how often it is looked at, seconds.
 _LONGEST_WAIT_S: Final = 60.0

@@ -12,12 +12,12 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, encode_json, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_object
+from amqp_broker.web.cluster_name import cluster_name_of
 from amqp_broker.web.endpoint import MIB, Endpoint
 from amqp_broker.web.endpoints.lists import require_vhost
-from amqp_broker.web.endpoints.overview import API_LEVEL
-from amqp_broker.web.endpoints.parameters import cluster_name_of
 from amqp_broker.web.errors import bad_request
 from amqp_broker.web.node_client import LONG_DEADLINE_S
+from amqp_broker.web.product import API_LEVEL
 
 BODY_LIMIT_BYTES = 64 * MIB
 _UNSAFE_IN_FILE_NAME = re.compile(r"[^\w.\- ]")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
+from amqp_broker.web.cookie import cookie_name
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.openapi import describe
-from amqp_broker.web.ui.cookie import cookie_name
 
 
 def show_description(asked: Asked) -> Answer:

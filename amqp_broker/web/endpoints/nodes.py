@@ -12,17 +12,11 @@ from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import show_rows
-from amqp_broker.web.endpoints.overview import (
-    API_LEVEL,
-    CHURN,
-    EXCHANGE_TYPES,
-    PRODUCT,
-    contexts,
-    python_version,
-)
+from amqp_broker.web.endpoints.overview import CHURN, EXCHANGE_TYPES, contexts
 from amqp_broker.web.errors import object_not_found
 from amqp_broker.web.listing import cut, read_columns
 from amqp_broker.web.machine import Usage, sum_of
+from amqp_broker.web.product import API_LEVEL, PRODUCT, python_version
 from amqp_broker.web.rates import Reading, details
 from amqp_broker.web.shapes import View, read_view
 from amqp_broker.web.workers import usages_of, whole_node

@@ -12,16 +12,15 @@ from amqp_broker.version import __version__
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
+from amqp_broker.web.cluster_name import cluster_name_of
 from amqp_broker.web.endpoint import Endpoint
-from amqp_broker.web.endpoints.parameters import cluster_name_of
 from amqp_broker.web.listing import cut, read_columns
+from amqp_broker.web.product import API_LEVEL, PRODUCT, python_version
 from amqp_broker.web.rates import Grid, Reading, details
 from amqp_broker.web.shapes import LENGTHS, nest, read_view
 from amqp_broker.web.totals import sums_of
 
 #: The API that is emulated: clients look for a number that begins so.
-API_LEVEL: Final = "4.2.0"
-PRODUCT: Final = "amqp-broker"
 CHURN: Final = (
     "connection_created", "connection_closed", "channel_created", "channel_closed", "queue_declared", "queue_created",
     "queue_deleted",
@@ -36,11 +35,6 @@ EXCHANGE_TYPES: Final = [
     {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
     for name in ("direct", "fanout", "headers", "topic", "x-consistent-hash", "x-delayed-message")
 ]
-
-
-def python_version() -> str:
-    """What stands where RabbitMQ names its Erlang."""
-    return f"{platform.python_implementation()} {platform.python_version()}"
 
 
 def show_overview(asked: Asked) -> Answer:

@@ -10,11 +10,11 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body
+from amqp_broker.web.cluster_name import CLUSTER_NAME, cluster_name_of
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import find_row, read_objects, show_rows
 from amqp_broker.web.errors import bad_request
 
-CLUSTER_NAME = "cluster_name"
 _MOVE = "messages are moved by POST /api/v1/queues/VHOST/QUEUE/move or amqp-broker queue move"
 _CLUSTER = f"nodes that share queues are one cluster (amqp-broker cluster); {_MOVE}"
 #: What is done here where RabbitMQ has a plugin for it.
@@ -86,14 +86,6 @@ def delete_global(asked: Asked) -> Answer:
     find_row(asked, "global_parameters", name=name)
     asked.change("global_parameter.delete", name=name)
     return no_content()
-
-
-def cluster_name_of(asked: Asked) -> str:
-    """What the cluster was named, or else the node's name."""
-    for row in asked.services.objects.read("global_parameters", None).rows:
-        if row["name"] == CLUSTER_NAME and isinstance(row["value"], str):
-            return row["value"]
-    return str(asked.services.totals.read().get("node", ""))
 
 
 def show_cluster_name(asked: Asked) -> Answer:

@@ -20,7 +20,7 @@ from amqp_broker.web.body import integer, read_body, read_json
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.errors import ApiError, bad_request
 from amqp_broker.web.node_client import NodeGone
-from amqp_broker.web.ui.who_asks import who_asks
+from amqp_broker.web.who_asks import who_asks
 
 #: How often the node is asked for what has come, and whether who reads may still do so; seconds.
 _READ_EVERY_S: Final = 0.5

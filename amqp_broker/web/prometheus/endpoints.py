@@ -14,8 +14,8 @@ from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
+from amqp_broker.web.cluster_name import cluster_name_of
 from amqp_broker.web.endpoint import Endpoint, Endpoints
-from amqp_broker.web.endpoints.parameters import cluster_name_of
 from amqp_broker.web.errors import bad_request
 from amqp_broker.web.listing import safe_pattern
 from amqp_broker.web.machine import Usage, sum_of

@@ -7,8 +7,8 @@ from typing import Final
 
 from amqp_broker.protocol.json_values import JsonValue
 from amqp_broker.version import __version__
-from amqp_broker.web.endpoints.overview import API_LEVEL, PRODUCT, python_version
 from amqp_broker.web.machine import Usage
+from amqp_broker.web.product import API_LEVEL, PRODUCT, python_version
 from amqp_broker.web.prometheus import names as n
 from amqp_broker.web.prometheus.text import COUNTER, GAUGE, HISTOGRAM, Family
 

@@ -20,14 +20,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import JSON, encode_json, takes_gzip
+from amqp_broker.web.cookie import read_cookie, set_cookie
 from amqp_broker.web.errors import ApiError, bad_request, node_gone, of_refused_verb
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import NodeGone
+from amqp_broker.web.page_sessions import TOKEN_HEADER, check_origin, token_of
 from amqp_broker.web.path import encode
 from amqp_broker.web.receiving import receive
 from amqp_broker.web.services import Services
-from amqp_broker.web.ui.cookie import read_cookie, set_cookie
-from amqp_broker.web.ui.page_sessions import TOKEN_HEADER, check_origin, token_of
 from amqp_broker.web.ui.static_files import StaticFile, StaticFiles
 
 log = logging.getLogger("amqp_broker.web")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from amqp_broker.cli.admin.cells import duration, for_people, for_programs, shown, size
 from amqp_broker.cli.admin.table import Table, aligned, as_csv, as_json
+from amqp_broker.cli.cells import duration, for_people, for_programs, shown, size
 
 
 @pytest.mark.parametrize(

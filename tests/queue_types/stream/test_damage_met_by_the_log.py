@@ -10,7 +10,7 @@ import pytest
 
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
-from amqp_broker.queue_types.quorum.damaged_pages import AGAIN_MS
+from amqp_broker.queue_types.groups.damaged_pages import AGAIN_MS
 from raft.errors import RaftStopped
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client

@@ -23,10 +23,11 @@ from amqp_broker.queue_types.stream.page_frames import (
     encode_answer,
     encode_request,
 )
-from queues.quorum.reader import Malformed
 from queues.stream import compaction
 from queues.stream.commands import Compact, Trim
 from queues.stream.log import tail_octets
+from queues.stream.source import source_of
+from queues.wire.reader import Malformed
 from storage.errors import CorruptRecord
 from storage.page_store import page_path
 from tests.node.node_cluster import NodeCluster
@@ -252,7 +253,7 @@ def test_the_oldest_page_is_mended_with_what_is_left_of_it_elsewhere() -> None:
 def test_a_range_is_had_again_in_a_moment() -> None:
     cluster = a_cluster()
     damage(cluster, "n2")
-    source = queue_of(cluster, "n2").stream_source()
+    source = source_of(queue_of(cluster, "n2"))
     log = log_of(cluster, "n2")
     with pytest.raises(CorruptRecord) as damaged:
         for _ in log.chunks(0):

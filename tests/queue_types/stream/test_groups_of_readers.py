@@ -8,6 +8,7 @@ import pytest
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.properties import decode_properties
 from queues.stream.groups import Member, ReaderGroup
+from queues.stream.source import source_of
 from tests.node.node_driver import Client, NodeDriver
 from tests.queue_types.stream.test_streams_of_a_node import a_stream, consume, fill, qos
 
@@ -199,7 +200,7 @@ def test_who_seeks_has_the_reader_go_on_there(driver: NodeDriver) -> None:
     fill(driver, publisher, *numbers(0, 6))
     reader = member(driver)
     assert bodies(reader) == numbers(0, 6)
-    source = driver.queue("s").stream_source()
+    source = source_of(driver.queue("s"))
     said: list[tuple[Exception | None, int]] = []
     source.seek("g", 4, lambda refusal, position: said.append((refusal, position)))
     driver.settle()

@@ -11,7 +11,8 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import decode_properties, encode_properties
-from queues.quorum.effects import Unreadable
+from queues.effects import Unreadable
+from queues.stream.source import source_of
 from tests.node.node_driver import Client, NodeDriver, frame_octets
 from tests.queue_types.stream.test_streams_of_a_node import MINUTE, a_stream, delivered, fill, qos
 
@@ -374,7 +375,7 @@ def test_a_consumer_that_holds_a_message_for_too_long_loses_it(driver: NodeDrive
 def test_what_retention_takes_is_counted_as_lost(driver: NodeDriver) -> None:
     client = a_queue(driver)
     fill(driver, client, b"a", b"b", b"c")
-    driver.queue("s").stream_source().trim(2, lambda error, first: None)
+    source_of(driver.queue("s")).trim(2, lambda error, first: None)
     driver.settle()
     assert driver.queue("q").place() == (2, 2)
     assert delivered(a_reader(driver)) == [(2, b"c")]

@@ -25,9 +25,9 @@ from amqp_broker.queue_types.stream.read_frames import (
     encode_answer,
     encode_question,
 )
-from queues.quorum.reader import I64_MAX, Malformed
 from queues.stream.groups import Member
 from queues.stream.start import Start, StartKind
+from queues.wire.reader import I64_MAX, Malformed
 
 QUESTIONS: dict[str, Asked] = {
     "0101000000000000000b00000000000000030400000000000000070000000000000009": Place(Start(StartKind.FROM_END, 7), 9),

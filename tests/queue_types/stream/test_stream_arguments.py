@@ -10,9 +10,9 @@ import pytest
 
 from amqp_broker.errors import ChannelException
 from amqp_broker.protocol.fields import RawValue, Table, typed
-from amqp_broker.queue_types.own_words import OwnWords
-from amqp_broker.queue_types.policy_keys import KEYS
-from amqp_broker.queue_types.queue_type import Declared, WrongProperty
+from amqp_broker.queue_types.contract.own_words import OwnWords
+from amqp_broker.queue_types.contract.policy_keys import KEYS
+from amqp_broker.queue_types.contract.queue_type import Declared, WrongProperty
 from amqp_broker.queue_types.stream.arguments import age_of, parse_stream_arguments
 from amqp_broker.queue_types.stream.type import StreamType
 from queues.arguments import ArgumentError, WrongArgument

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from queues.arguments import QueueArguments
+from queues.effects import Confirmed, Delivered, Effect, Refusal
 from queues.pager import Pager
 from queues.quorum.commands import (
     Attach,
@@ -24,7 +25,6 @@ from queues.quorum.commands import (
     encode_leader_batch,
 )
 from queues.quorum.consumer import QuorumConsumer
-from queues.quorum.effects import Confirmed, Delivered, Effect, Refusal
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.queue import QuorumQueue
 from queues.quorum.resting import Resting

@@ -10,6 +10,7 @@ import random
 from typing import Any
 
 from queues.arguments import Overflow
+from queues.effects import ConsumerCancelled, Delivered, Effect, GetAnswered, SessionClosed
 from queues.quorum.commands import (
     Attach,
     Batch,
@@ -27,7 +28,6 @@ from queues.quorum.commands import (
     encode_batch,
     encode_leader_batch,
 )
-from queues.quorum.effects import ConsumerCancelled, Delivered, Effect, GetAnswered, SessionClosed
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from queues.quorum.retry import Retry, RetryType
 from queues.quorum.settings import QuorumSettings

@@ -20,6 +20,7 @@ from typing import Any
 
 import amqp_broker  # noqa: F401  # decides whether compiled or plain modules run
 from queues.arguments import Overflow
+from queues.effects import Effect, GetAnswered
 from queues.quorum.commands import (
     Attach,
     Batch,
@@ -35,7 +36,6 @@ from queues.quorum.commands import (
     encode_batch,
     encode_leader_batch,
 )
-from queues.quorum.effects import Effect, GetAnswered
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from tests.queues.queue_world import message_named, name_of
 from tests.queues.quorum.digest import digest_of

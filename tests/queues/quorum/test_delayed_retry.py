@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from queues.effects import Counted
 from queues.message import Entry
 from queues.page import AddressBook
 from queues.quorum.commands import (
@@ -22,9 +23,8 @@ from queues.quorum.commands import (
     decode_batch,
     encode_batch,
 )
-from queues.quorum.effects import Counted
-from queues.quorum.reader import Malformed
 from queues.quorum.retry import Retry, RetryType
+from queues.wire.reader import Malformed
 from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import (
     SESSION,

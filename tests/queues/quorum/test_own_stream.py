@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from queues.effects import Refusal, SessionClosed
 from queues.page import AddressBook
 from queues.quorum.commands import (
     Attach,
@@ -20,7 +21,6 @@ from queues.quorum.commands import (
     decode_batch,
     with_time,
 )
-from queues.quorum.effects import Refusal, SessionClosed
 from queues.quorum.session import BATCH_BYTES, SESSION_BITS, Outcome, OwnStream, session_above
 from tests.example_counts import seeds
 from tests.queues.queue_world import message_named

@@ -7,6 +7,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from queues.arguments import Overflow, QueueArguments
+from queues.effects import (
+    Cancel,
+    ConsumerCancelled,
+    Counted,
+    Delivered,
+    Effect,
+    GetAnswered,
+    QueueGone,
+    Refusal,
+    SettleMissed,
+)
 from queues.quorum.commands import (
     Attach,
     Detach,
@@ -21,17 +32,6 @@ from queues.quorum.commands import (
     Settle,
 )
 from queues.quorum.consumer import MOST_IN_FLIGHT
-from queues.quorum.effects import (
-    Cancel,
-    ConsumerCancelled,
-    Counted,
-    Delivered,
-    Effect,
-    GetAnswered,
-    QueueGone,
-    Refusal,
-    SettleMissed,
-)
 from queues.quorum.settings import QuorumSettings
 from tests.example_counts import examples
 from tests.queues.queue_world import message_named, name_of

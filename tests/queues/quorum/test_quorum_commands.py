@@ -33,7 +33,6 @@ from queues.quorum.commands import (
     with_time,
 )
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
-from queues.quorum.reader import Malformed
 from queues.quorum.settings import QuorumSettings
 from queues.stream.commands import (
     AppendChunk,
@@ -51,6 +50,7 @@ from queues.stream.commands import (
     Trim,
 )
 from queues.stream.settings import StreamSettings
+from queues.wire.reader import Malformed
 from tests.example_counts import examples
 from tests.queues.queue_world import message_named
 from tests.queues.stream.stream_world import chunk_of

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from queues.effects import DeadLettered, Effect
 from queues.quorum.commands import Dispatched, Enqueue
-from queues.quorum.effects import DeadLettered, Effect
 from tests.example_counts import seeds
 from tests.queues.queue_world import message_named, name_of
 from tests.queues.quorum.digest import digest_of

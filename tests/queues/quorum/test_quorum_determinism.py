@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
+from queues.effects import Confirmed, Delivered, Effect, GetAnswered, SessionClosed
 from queues.quorum import leases
-from queues.quorum.effects import Confirmed, Delivered, Effect, GetAnswered, SessionClosed
 from queues.quorum.resting import Resting
 from tests.example_counts import seeds
 from tests.queues.queue_world import name_of

@@ -7,10 +7,7 @@ from itertools import pairwise
 import pytest
 
 from queues.arguments import Overflow, QueueArguments
-from queues.quorum.commands import Detach, Dispatched, DropQueue, Enqueue, Get, How, OpenQueue, Prefetch, Purge, Settle
-from queues.quorum.consumer import MOST_IN_FLIGHT
-from queues.quorum.deduplication import MOST_PRODUCERS, Deduplication
-from queues.quorum.effects import (
+from queues.effects import (
     AttachRefused,
     Cancel,
     Confirmed,
@@ -24,6 +21,9 @@ from queues.quorum.effects import (
     Refusal,
     SettleMissed,
 )
+from queues.quorum.commands import Detach, Dispatched, DropQueue, Enqueue, Get, How, OpenQueue, Prefetch, Purge, Settle
+from queues.quorum.consumer import MOST_IN_FLIGHT
+from queues.quorum.deduplication import MOST_PRODUCERS, Deduplication
 from queues.quorum.letters import WINDOW
 from queues.quorum.queue import AT_ONCE
 from queues.quorum.settings import QuorumSettings

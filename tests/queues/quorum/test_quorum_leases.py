@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from queues.effects import Confirmed, QueueGone, Refusal
 from queues.quorum import leases
 from queues.quorum.commands import DropQueue, Purge
-from queues.quorum.effects import Confirmed, QueueGone, Refusal
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from queues.quorum.leases import QuorumLease
 from tests.queues.queue_world import name_of

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from queues.effects import AttachRefused, Confirmed, Refusal, SessionClosed, SettleMissed
 from queues.quorum.commands import Batch, Detach, Enqueue, How, NodeDown, Settle, encode_batch
-from queues.quorum.effects import AttachRefused, Confirmed, Refusal, SessionClosed, SettleMissed
 from tests.example_counts import seeds
 from tests.queues.queue_world import message_named
 from tests.queues.quorum.quorum_world import (

@@ -13,7 +13,7 @@ from queues.quorum.commands import Attach, DropQueue, How, OpenQueue, Purge, Set
 from queues.quorum.image import CHUNK_BYTES
 from queues.quorum.image_reader import ImageReader
 from queues.quorum.machine import QueueGroupMachine
-from queues.quorum.reader import Malformed
+from queues.wire.reader import Malformed
 from storage.page_store import PageStore
 from tests.queues.queue_world import PAGE_SEGMENT_BYTES
 from tests.queues.quorum.digest import digest_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queues.quorum.commands import Batch, Command, Enqueue, OpenQueue, decode_batch, encode_batch
-from queues.quorum.reader import Malformed
+from queues.wire.reader import Malformed
 from tests.queues.queue_world import message_named
 from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import Group, Member, ready_names, settings_of

@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 import pytest
 
 from amqp_broker.protocol.fields import Table
-from amqp_broker.queue_types.declaration import QueueDeclaration
+from amqp_broker.queue_types.contract.declaration import QueueDeclaration
 from amqp_broker.queue_types.quorum.cursor_arguments import parse_cursor_arguments
 from queues.arguments import ArgumentError, QueueArguments
 from queues.consumer import Consumer
+from queues.effects import AttachRefused, Discarded, Effect, GetAnswered, Refusal
 from queues.lease import Lease
 from queues.lease_rules import LeaseRules
 from queues.lease_source import Caller
@@ -25,7 +26,6 @@ from queues.pager import Pager
 from queues.quorum.commands import Detach, Enqueue, Get, How, Purge, Settle
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
-from queues.quorum.effects import AttachRefused, Discarded, Effect, GetAnswered, Refusal
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease
 from queues.quorum.queue import QuorumQueue
 from queues.reason import Reason

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from queues.arguments import QueueArguments
+from queues.effects import Refusal
 from queues.quorum.commands import How
-from queues.quorum.effects import Refusal
 from queues.quorum.lease_commands import AckLease, Claim, OpenLease, ReleaseLease
 from queues.rule import Rule
 from tests.queues.lease_life import names_in

@@ -6,11 +6,11 @@ import zlib
 from typing import Any
 
 from queues.arguments import QueueArguments
+from queues.effects import Delivered, Effect
 from queues.message import Address, Message, build_message
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.cursor_settings import CursorSettings
-from queues.quorum.effects import Delivered, Effect
 from queues.stream.chunk import ChunkBuilder
 from queues.stream.commands import AppendChunk
 from queues.stream.start import Start, StartKind

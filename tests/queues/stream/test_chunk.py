@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from queues.message import Address, Message, build_message
 from queues.page import AddressBook
-from queues.quorum.reader import Malformed
 from queues.stream.bloom import Bloom
 from queues.stream.chunk import Chunk, ChunkBuilder, Run, encode_chunk
 from queues.stream.record import get_record
+from queues.wire.reader import Malformed
 
 
 def message(body: bytes) -> Message:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from queues.message import Address, Message, build_message
 from queues.page import AddressBook
-from queues.quorum.reader import Malformed
 from queues.stream.chunk import Chunk, ChunkBuilder
 from queues.stream.commands import AppendChunk, CompactedTo, Trim
 from queues.stream.compaction import Outcome, Overtaken, Pass, Rules
@@ -19,6 +18,7 @@ from queues.stream.log import Part, StreamLog
 from queues.stream.record import get_record
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
+from queues.wire.reader import Malformed
 from storage.errors import CorruptRecord
 from storage.page_store import page_path
 from tests.queues.quorum import quorum_world

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from queues.effects import Delivered, GetAnswered, Unreadable
 from queues.message import Message
 from queues.quorum.commands import (
     Attach,
@@ -24,7 +25,6 @@ from queues.quorum.commands import (
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
 from queues.quorum.cursor_settings import CursorSettings
-from queues.quorum.effects import Delivered, GetAnswered, Unreadable
 from queues.stream.chunk import ChunkBuilder
 from queues.stream.commands import AppendChunk, OpenStream, Trim
 from queues.stream.settings import StreamSettings

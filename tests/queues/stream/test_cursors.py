@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from queues.effects import Counted, DeadLettered, GetAnswered, Unreadable
 from queues.page import AddressBook
 from queues.quorum.commands import (
     VERSION_WITH_STREAMS,
@@ -21,13 +22,12 @@ from queues.quorum.commands import (
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_ready import ABSENT
 from queues.quorum.cursor_settings import CursorSettings
-from queues.quorum.effects import Counted, DeadLettered, GetAnswered, Unreadable
-from queues.quorum.reader import Malformed
 from queues.quorum.retry import Retry, RetryType
 from queues.reason import Reason
 from queues.stream.commands import OpenStream, Trim
 from queues.stream.settings import StreamSettings
 from queues.stream.start import Start, StartKind
+from queues.wire.reader import Malformed
 from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import of_type
 from tests.queues.stream.cursor_world import (

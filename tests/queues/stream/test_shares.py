@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from queues.effects import Confirmed, Refusal
 from queues.quorum.commands import Command, NodeDown, encode_leader_batch
-from queues.quorum.effects import Confirmed, Refusal
 from queues.stream.commands import ForgetGroup, JoinGroup, JoinPartitions, LeavePartitions, OpenGroup
 from queues.stream.groups import MOST_GROUPS, Member
 from queues.stream.murmur import murmur3, partition_of

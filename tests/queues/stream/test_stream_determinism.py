@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from queues.effects import Grown
 from queues.quorum.commands import Batch, Command, DropQueue, encode_batch
-from queues.quorum.effects import Grown
 from queues.quorum.image import CHUNK_BYTES
 from queues.stream.commands import (
     AppendChunk,

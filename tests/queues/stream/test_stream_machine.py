@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from queues.effects import Confirmed, Counted, Gone, Grown, QueueGone, Refusal, Refused
 from queues.page import AddressBook
 from queues.quorum.commands import (
     VERSION,
@@ -18,8 +19,6 @@ from queues.quorum.commands import (
     encode_batch,
     encode_leader_batch,
 )
-from queues.quorum.effects import Confirmed, Counted, Gone, Grown, QueueGone, Refusal, Refused
-from queues.quorum.reader import Malformed
 from queues.quorum.session import OwnStream
 from queues.stream.commands import (
     AppendChunk,
@@ -36,6 +35,7 @@ from queues.stream.groups import MOST_GROUPS
 from queues.stream.groups import Member as GroupMember
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Published
+from queues.wire.reader import Malformed
 from tests.queues.quorum.quorum_world import Member, of_type, refusals
 from tests.queues.stream.stream_world import (
     STREAM,

@@ -14,7 +14,7 @@ from amqp_broker.testing.embedded import RunningBroker
 from amqp_broker.web.errors import ApiError
 from amqp_broker.web.login import User
 from amqp_broker.web.node_client import NodeClient
-from amqp_broker.web.ui.page_sessions import IDLE_S, MOST_SESSIONS, PageSessions, token_of
+from amqp_broker.web.page_sessions import IDLE_S, MOST_SESSIONS, PageSessions, token_of
 from amqp_broker.web.ui.static_files import FOLDER, StaticFiles
 from tests.web.http_client import Http, Said
 

@@ -1,0 +1,208 @@
+"""NodeVerbs: what is asked of a node itself: who one is, how it is, whether somebody may log in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from amqp_broker.auth.users import LoginOutcome
+from amqp_broker.management.queue_walk import queues_in_slices
+from amqp_broker.management.refused import NOT_AUTHORISED, Refused
+from amqp_broker.management.verbs.cluster import MAX_LISTED_QUEUES
+from amqp_broker.protocol.json_values import JsonObject
+from amqp_broker.queue_types.register import lives_in_groups
+from amqp_broker.settings.config import SETTINGS
+from amqp_broker.turn.task import Steps
+from amqp_broker.version import __version__
+from exchanges.registry import EXCHANGE_TYPES
+
+if TYPE_CHECKING:
+    from amqp_broker.cluster.replication import Replication
+    from amqp_broker.connection.logins import AskedLogin
+    from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.management.peer_questions import PeerQuestions
+    from amqp_broker.management.request import Request
+
+#: So many virtual hosts, or queues, are looked at in one slice.
+_SLICE = 64
+
+
+class NodeVerbs:
+    """See the module's docstring."""
+
+    def __init__(self, counts: NodeCounts, replication: Replication, peers: PeerQuestions) -> None:
+        self._counts = counts
+        self._node_name = counts.config.node_name
+        self._broker = counts.broker
+        self._metadata = counts.broker.metadata
+        self._groups = counts.groups
+        self._pager = counts.store.pager
+        self._clock = counts.broker.clock
+        self._logins = counts.logins
+        self._said = counts.facts
+        self._peers = peers
+        peers.serve({"node": self._serve_facts, "alarms": self._serve_alarms})
+        self._replication = replication
+        self.verbs: dict[str, Callable[[Request], Steps]] = {
+            "whoami": self._whoami,
+            "login": self._login,
+            "node": self._describe,
+            "node.settings": self._settings,
+            "health": self._health,
+        }
+
+    def _whoami(self, request: Request) -> Steps:
+        """With the virtual hosts that are the user's own."""
+        asker, broker = request.asker, self._broker
+        vhosts: list[str] = []
+        for names in broker.vhost_names.in_slices(_SLICE):
+            vhosts += [name for name in names if asker.owns(name)]
+            yield None
+        return {"name": asker.name, "tags": list(asker.tags), "vhosts": vhosts}
+
+    def _settings(self, request: Request) -> Steps:
+        """Those that are in force at this node, as a person writes them; secrets are covered."""
+        settings: JsonObject = {}
+        for number, each in enumerate(SETTINGS, 1):
+            if not each.is_hidden:
+                settings[each.key] = each.show(getattr(self._counts.config, each.attribute))
+            if number % _SLICE == 0:
+                yield None
+        return {"settings": settings}
+
+    def _login(self, request: Request) -> Steps:
+        """Whether a user may come in from a host with a password: as with AMQP, off the loop, and with its back-off. It
+        is asked at once: the turn that is going on hands it out."""
+        user, password, host = request.text("user"), request.text("password"), request.text("host")
+        return self._decide(self._logins.ask(user, password, host))
+
+    def _decide(self, check: AskedLogin) -> Steps:
+        user, host = check.user, check.host
+        yield check
+        if check.result is not LoginOutcome.ACCEPTED:
+            more = {"retry_after_ms": check.wait_ms} if check.wait_ms else {}
+            text = f"login of user '{user}' from {host} refused"
+            raise Refused(NOT_AUTHORISED, text, reason="Not_Authorized", **more)
+        known = self._metadata.user(user)
+        return {"name": user, "tags": list(known.tags) if known is not None else []}
+
+    def _listeners(self) -> list[JsonObject]:
+        node = self._node_name
+        return [{"node": node, **each._asdict()} for each in self._said.listeners]
+
+    def _alarms(self) -> list[JsonObject]:
+        alarms, node = self._counts.alarms, self._node_name
+        found = []
+        if alarms.is_memory_high:
+            found.append({"node": node, "resource": "memory"})
+        if alarms.is_disk_low or alarms.is_disk_full or self._pager.has_no_room:
+            found.append({"node": node, "resource": "disk"})
+        return found
+
+    def _describe(self, request: Request) -> Steps:
+        """This node, and what each of the others says of itself."""
+        own = self._facts()
+        answers = yield from self._peers.ask_all(self._peers.others(), "node", {}, request.asker)
+        others = {name: answer.fields for name, answer in answers.items() if answer is not None}
+        stale = [name for name, answer in answers.items() if answer is None]
+        return {**own, "nodes": {self._peers.own_node: own, **others}, "stale": stale}
+
+    def _serve_facts(self, request: Request) -> Steps:
+        return self._facts(), ""
+        yield
+
+    def _serve_alarms(self, request: Request) -> Steps:
+        return {"alarms": self._alarms()}, ""
+        yield
+
+    def _facts(self) -> JsonObject:
+        counts, replication = self._counts, self._replication
+        config, facts, alarms = counts.config, counts.facts, counts.alarms
+        resources = {each["resource"] for each in self._alarms()}
+        members = sorted({*replication.recorded_members(), *replication.members(), replication.own_node})
+        linked = [name for name in members if name == replication.own_node or counts.membership.is_linked(name)]
+        return {
+            "name": config.node_name,
+            "cluster_name": config.cluster_name,
+            "started_at": facts.started_at,
+            "at": self._clock.now,
+            "is_ready": counts.is_ready(),
+            "being_drained": facts.is_draining,
+            "os_pid": facts.process_id,
+            "version": __version__,
+            "python": sys.version.split()[0],
+            "listeners": self._listeners(),
+            "mem_limit": config.memory_budget_bytes,
+            "mem_used": self._pager.used,
+            "mem_alarm": "memory" in resources,
+            "disk_free_limit": config.disk_free_limit_bytes,
+            "disk_free_alarm": "disk" in resources,
+            "is_full": alarms.is_full,
+            "max_connections": counts.clients.max_connections,
+            "sockets_used": len(counts.clients.connections),
+            "members": members,
+            "running": linked,
+            "data_dir": facts.data_dir,
+            "config_files": list(facts.config_files),
+            "exchange_types": [{"name": name, "description": "", "enabled": True} for name in EXCHANGE_TYPES],
+            "auth_mechanisms": ["PLAIN", "AMQPLAIN", "EXTERNAL"],
+        }
+
+    def _health(self, request: Request) -> Steps:
+        """quorum_critical: queues that would lose their majority with one member more. alarms: those of the others,
+        too, as far as they answer."""
+        counts, replication = self._counts, self._replication
+        critical: set[int] = set()
+        for group in replication.groups():
+            voters = self._voters(group.group_id) or group.members
+            linked = [each for each in voters if each == replication.own_node or counts.membership.is_linked(each)]
+            if len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters):
+                critical.add(group.group_id)
+        queues: list[dict[str, str]] = []
+        if critical and request.asker.tags:
+            queues = yield from self._queues_in(critical)
+        own = self._alarms()
+        answers = yield from self._peers.ask_all(self._peers.others(), "alarms", {}, request.asker)
+        others = [each for answer in answers.values() if answer is not None for each in answer.fields["alarms"]]
+        return {
+            "ready": counts.is_ready() and not counts.facts.is_draining,
+            "alarms": own + others,
+            "local_alarms": own,
+            "listeners": self._listeners(),
+            "is_draining": counts.facts.is_draining,
+            "is_alone": replication.is_alone,
+            "below_connection_limit": counts.clients.open_count < counts.clients.max_connections,
+            "quorum_critical": queues,
+            "leaderless_groups": sorted(
+                each.group_id
+                for each in replication.groups()
+                if each.leader is None and not self._has_leader_elsewhere(each.group_id)
+            ),
+        }
+
+    def _voters(self, group_id: int) -> tuple[str, ...]:
+        """Of a group of queues, whether this node is a member of it or not."""
+        groups = self._counts.groups
+        found = groups.all.get(group_id)
+        return found.members() if found is not None else ()
+
+    def _has_leader_elsewhere(self, group_id: int) -> bool:
+        """Whether this node is a guest of a group, and attached to who leads it."""
+        groups = self._counts.groups
+        found = groups.all.get(group_id)
+        return found is not None and found.leader is not None
+
+    def _queues_in(self, groups: set[int]) -> Steps:
+        """Its result: queues whose groups these are, a bounded number of them."""
+        found: list[dict[str, str]] = []
+        for vhost, names in queues_in_slices(self._broker, _SLICE):
+            for each in names:
+                queue = vhost.queues[each]
+                kind = queue.declaration.type
+                if lives_in_groups(kind) and self._groups.of(queue.queue_id).group_id in groups:
+                    found.append({"name": each, "virtual_host": vhost.name, "type": kind})
+            if len(found) >= MAX_LISTED_QUEUES:
+                return found[:MAX_LISTED_QUEUES]
+            yield None
+        return found

@@ -1,0 +1,1 @@
+"""What every queue type and its queues keep to."""

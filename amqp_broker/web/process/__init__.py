@@ -1,0 +1,1 @@
+"""The management process: its listeners, its application, its start."""

@@ -1,0 +1,1 @@
+"""What queue groups and streams write: octets of commands, their batches, and who reads them."""
