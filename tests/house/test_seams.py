@@ -299,7 +299,7 @@ def chains(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
 
 
 #: What types of queues are given of a node, in one bundle, as handlers are given Services.
-_BUNDLES = ("TypeHost",)
+_BUNDLES = ("TypeHost", "ClassicHost", "GroupedHost", "StreamHost")
 
 
 def _is_record(of: ast.ClassDef) -> bool:

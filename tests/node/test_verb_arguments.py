@@ -203,7 +203,7 @@ def test_the_table_has_every_verb(driver: NodeDriver) -> None:
 
 def test_the_table_has_every_argument() -> None:
     """Whatever a verb reads of a request is in the table, under some verb."""
-    folder = Path(amqp_broker.management.verbs.system.__file__).parent
+    folder = Path(amqp_broker.management.verbs.system.__file__).parent.parent
     source = "".join(path.read_text() for path in sorted(folder.rglob("*.py")))
     read = set(re.findall(r'request\.(?:get|text|texts|number|name|tags|limits|flag|has)\(\s*"(\w+)"', source))
     # Asked by nodes alone, and what names one thing of one kind.
