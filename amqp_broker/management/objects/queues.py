@@ -112,6 +112,7 @@ FIGURES: dict[str, Callable[[Seen], JsonValue]] = {
     "next_offset": _figure("next_offset"),
     "stream_bytes": _figure("stream_bytes"),
     "stream_uncompressed_bytes": _figure("stream_uncompressed_bytes"),
+    "stream_segments": _figure("stream_segments"),
     "partitions": _figure("partitions"),
     "stream_groups": _figure("stream_groups"),
     "compacted_below": _figure("compacted_below"),

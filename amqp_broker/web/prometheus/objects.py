@@ -92,8 +92,8 @@ def families_of(services: Services, group_names: tuple[str, ...], prefix: str, c
             family = Family(prefix + metric.name, metric.kind, metric.help)
             for labels, row in labelled:
                 # What a stream with partitions has, its partitions have: a sum is to count it once.
-                if not row.get("partitions") or metric in n.QUEUE_CONSUMERS:
-                    family.add_written(number(row.get(metric.field)), labels)
+                if row.get(metric.field) is not None and (not row.get("partitions") or metric in n.QUEUE_CONSUMERS):
+                    family.add_written(number(row[metric.field]), labels)
             yield family
     cut = Family(f"{OWN_PREFIX}scrape_objects_left_out", GAUGE, "Objects too many to have samples of their own")
     for kind, count in left_out.items():
