@@ -86,6 +86,7 @@ cdef class Node:
     cdef public object timings
     cdef public DiskCounts disk_counts
     cdef public object loop_delays
+    cdef public object turn_times
     cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing

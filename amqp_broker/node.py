@@ -70,7 +70,7 @@ from amqp_broker.settings.workers import node_of_worker
 from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.disk_counts import DiskCounts
 from amqp_broker.turn.file_work import FileWork
-from amqp_broker.turn.loop_delays import LoopDelays
+from amqp_broker.turn.histogram import DELAYS_MS, TURNS_S, Histogram
 from amqp_broker.turn.sync_job import SyncJob
 from amqp_broker.turn.task import Steps, Task
 from amqp_broker.turn.timings import Timings
@@ -248,12 +248,12 @@ class Node:
             config, self.broker.metadata, self.broker.passwords, self.broker.vhosts, self.clients, self.pauses,
             self.timers, self.clock, ServiceAccount(service_token), self.audit, lambda: self.facts.is_drained,
         )  # fmt: skip
-        self.disk_counts, self.loop_delays = DiskCounts(), LoopDelays()
+        self.disk_counts, self.loop_delays, self.turn_times = DiskCounts(), Histogram(DELAYS_MS), Histogram(TURNS_S)
         counts = NodeCounts(
             config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients,
             self.membership, handshake.logins, self.facts, lambda: self.is_ready, self.backlog_bytes,
             lambda: self.timings, self.disk_counts, self._kept_totals,
-            self.loop_delays, self.remote_queues,
+            self.loop_delays, self.turn_times, self.remote_queues, self.pauses,
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,

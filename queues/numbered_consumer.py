@@ -9,7 +9,7 @@ from queues.message import Entry
 
 
 class NumberedConsumer(Consumer):
-    """held: by delivery id, in order, the entry and when it was delivered (0 if nobody asks)."""
+    """held: by delivery id, in order, the entry and when it was delivered, milliseconds since the epoch."""
 
     def __init__(self, no_ack: bool, priority: int) -> None:
         super().__init__(no_ack, priority)

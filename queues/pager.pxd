@@ -22,6 +22,8 @@ cdef class Pager:
     cdef public long long large_head_bytes
     cdef public long long pages_stored
     cdef public long long pages_loaded
+    cdef public long long messages_stored
+    cdef public long long messages_loaded
 
     cpdef int assemble(self, long long octets) except -1
     cpdef void share(self, long long others_bytes) except *

@@ -61,8 +61,8 @@ class Pager:
         self.has_no_room = False
         self.has_named_pages = False
         self.released: list[tuple[int, Any, bool]] = []
-        self.pages_stored = 0
-        self.pages_loaded = 0
+        self.pages_stored = self.messages_stored = 0
+        self.pages_loaded = self.messages_loaded = 0
 
     def another(self) -> Pager:
         """One with the same pages, budget and sizes, for queues that hold large messages as they do others."""
@@ -107,10 +107,11 @@ class Pager:
                 self.has_no_room = True
             else:
                 self.pages_stored += 1
+                self.messages_stored += page.count
 
-    def place(self, queue_id: int, octets: Octets) -> PageLocation | None:
-        """A place on disk for what the next sync of pages writes there (PageStore.place); None: there is no room, as in
-        `store`."""
+    def place(self, queue_id: int, octets: Octets, messages: int) -> PageLocation | None:
+        """A place on disk for what the next sync of pages writes there (PageStore.place), so many messages; None: there
+        is no room, as in `store`."""
         if self.has_no_room:
             return None
         try:
@@ -121,6 +122,7 @@ class Pager:
             self.has_no_room = True
             return None
         self.pages_stored += 1
+        self.messages_stored += messages
         return location
 
     def drop(self, page: Page) -> None:
@@ -162,6 +164,7 @@ class Pager:
         page.size = size
         self.used += size
         self.pages_loaded += 1
+        self.messages_loaded += page.count
 
     def read_ahead(self, queue_id: int, pages: Sequence[Page]) -> None:
         """The first of these pages are wanted soon: fetch `pages_ahead` of them while as many others are consumed."""

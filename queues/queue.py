@@ -49,7 +49,7 @@ class Departure(Protocol):
 
 class Held(NamedTuple):
     """A message that a consumer holds. node, number: whose consumer it is, and that node's number of it. since: when it
-    was delivered, milliseconds since the epoch, 0 where that is not known."""
+    was delivered, milliseconds since the epoch."""
 
     delivery: Delivery
     node: str
@@ -256,6 +256,11 @@ class Queue:
     def holdings(self) -> Iterator[Held | None] | None:
         """The messages that consumers hold, in no order, where the queue itself knows by whom, which spares asking all
         channels; None: a slice is over. None at all where only the channels of this node know."""
+        return None
+
+    def held_since(self) -> Iterator[int | None] | None:
+        """Of each consumer that holds something, when its first delivery was made, milliseconds since the epoch; None:
+        a slice is over. None at all where only the channels of this node know."""
         return None
 
     def is_abandoned(self) -> bool:

@@ -26,7 +26,7 @@ class PeerStatistics(NamedTuple):
 
 
 class GroupStatistics(NamedTuple):
-    """A snapshot of a group on this node."""
+    """A snapshot of a group on this node. segments: of the journal that its log needs."""
 
     group_id: int
     role: str  # follower, candidate or leader
@@ -39,6 +39,7 @@ class GroupStatistics(NamedTuple):
     checkpoint_index: int
     base_index: int
     log_bytes: int
+    segments: int
     voters: tuple[str, ...]
     learners: tuple[str, ...]
     peers: tuple[PeerStatistics, ...]
@@ -194,6 +195,7 @@ class Group:
             log.checkpoint_index,
             log.base_index,
             log.ram_bytes,
+            log.segment_count(),
             log.configuration.voters,
             log.configuration.learners,
             self._peer_statistics(),

@@ -307,6 +307,10 @@ class EntryLog:
         oldest = self.checkpoint_segment
         return min(oldest, min((segment for _, segment in self._runs), default=oldest))
 
+    def segment_count(self) -> int:
+        """How many segments the journal has from there on: it has what others have written, too."""
+        return self._port.current_segment - self.oldest_needed_segment() + 1
+
     def oldest_entry_segment(self) -> int:
         """The oldest journal segment with an entry above the checkpoint; the current one if there is none."""
         return min((segment for _, segment in self._runs), default=self._port.current_segment)

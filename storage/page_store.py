@@ -253,6 +253,11 @@ class PageStore:
         """Octets of a file, what is dead there included."""
         return self._queues[queue_id].segments[number].disk_bytes
 
+    def segment_count(self, queue_id: int) -> int:
+        """How many files a queue has."""
+        queue = self._queues.get(queue_id)
+        return 0 if queue is None else len(queue.segments)
+
     def page_count(self, queue_id: int, number: int) -> int:
         """Pages of a file that are alive."""
         return self._queues[queue_id].segments[number].live_pages

@@ -76,6 +76,8 @@ cdef class Channel:
     cdef public Py_ssize_t head
     cdef public Py_ssize_t unacked_deliveries
     cdef public Py_ssize_t fetched
+    cdef public object times
+    cdef public long long note_from
     cdef public long long passed
     cdef public long long redelivered
     cdef public long long unwanted
@@ -123,8 +125,9 @@ cdef class Channel:
     cpdef PublishRoute route_of(self, bytes raw)
     @cython.locals(vhost=VHost)
     cdef void _find_route(self) except *
-    @cython.locals(unacked=list)
+    @cython.locals(unacked=list, tag="unsigned long long")
     cpdef unsigned long long hold(self, Delivery entry) except? 0
+    cdef int _note_time(self, unsigned long long tag) except -1
     cpdef unsigned long long pass_tag(self) except? 0
     cpdef void trace(self, str what, ChannelConsumer consumer, Message message, bint is_redelivered) except *
     @cython.locals(connection=Client)

@@ -19,6 +19,7 @@ import cython
 
 from amqp_broker.channel.confirms import Confirms
 from amqp_broker.channel.consumer import ChannelConsumer
+from amqp_broker.channel.delivery_times import DeliveryTimes
 from amqp_broker.channel.refusals import (
     malformed_properties,
     malformed_publish,
@@ -139,9 +140,9 @@ class Channel:
         self.consumers: dict[str, ChannelConsumer] = {}
         self.unacked: list[Delivery | None] = []
         self.first_tag = 1
-        self.head = 0
-        self.unacked_deliveries = 0
+        self.head = self.unacked_deliveries = self.note_from = 0  # the next delivery from then on is noted in `times`
         self.fetched = 0  # by basic.get, and held as these are
+        self.times: DeliveryTimes | None = None  # of both, once there is one
         #: Of all tags, so many were not to be acknowledged. redelivered: of all, so many were delivered before.
         #: unwanted: so many were put back or refused. got, got_no_ack, got_nothing: answers to basic.get.
         self.passed = self.redelivered = self.unwanted = 0
@@ -503,7 +504,22 @@ class Channel:
         """Remember a delivery until it is settled. Returns its tag."""
         unacked = self.unacked
         unacked.append(entry)
-        return self.first_tag + len(unacked) - 1
+        tag = self.first_tag + len(unacked) - 1
+        if self.clock.now >= self.note_from:
+            self._note_time(tag)
+        return tag
+
+    def _note_time(self, tag: int) -> None:
+        """Once for many deliveries."""
+        if self.times is None:
+            self.times = DeliveryTimes()
+        now = self.clock.now
+        self.note_from = self.times.note(tag, now, self.first_tag + self.head)
+
+    def held_since(self, tag: int) -> int:
+        """When a delivery was made that is outstanding, milliseconds since the epoch; see DeliveryTimes."""
+        assert self.times is not None  # there is a delivery
+        return self.times.since(tag)
 
     def pass_tag(self) -> int:
         """The tag of a delivery that is not to be acknowledged."""

@@ -5,7 +5,7 @@ from amqp_broker.flow.client cimport Client
 
 cdef int _AWAIT_HEADER, _OPEN, _CLOSING, _ENDING, _HANDLING, _METHOD, _HEADER, _BODY, _HEARTBEAT
 cdef unsigned int _BASIC_PUBLISH, _BASIC_ACK, _BASIC_REJECT, _BASIC_NACK
-cdef Py_ssize_t _PARTIAL_BYTES
+cdef Py_ssize_t _PARTIAL_BYTES, _SEEN_OF_ADDRESS
 
 @cython.final
 cdef class Connection(Client):

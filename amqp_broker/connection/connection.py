@@ -67,9 +67,20 @@ _HEARTBEAT = 8
 #: An unfinished body frame of which more than this is there is taken in parts.
 _PARTIAL_BYTES = 16_384
 _BASIC_PUBLISH = 60 << 16 | 40
+#: The exchange's name in a publish to the node itself, and where it is looked at: behind the heads of frame and method,
+#: up to the beginning of the routing key.
+_SYSTEM = b"\x0aamq.system"
+_SEEN_OF_ADDRESS = 13 + len(_SYSTEM) + 7
 _BASIC_ACK = 60 << 16 | 80
 _BASIC_REJECT = 60 << 16 | 90
 _BASIC_NACK = 60 << 16 | 120
+
+
+def is_request(address: bytes) -> bool:
+    """Whether a basic.publish with this exchange's name, and the beginning of this routing key, asks the node something
+    or has it do something, which waits for no memory and no disk: who sees to an alarm has to be heard while it is on.
+    What takes messages, or brings some (leases and transactions), waits as other publishers do."""
+    return address.startswith(_SYSTEM) and not address[len(_SYSTEM) + 1 :].startswith((b"lease.", b"txn."))
 
 
 class Connection(Client):
@@ -285,7 +296,11 @@ class Connection(Client):
                 if channel.expecting:
                     raise unexpected_frame(channel.expecting)
                 if index == _BASIC_PUBLISH:
-                    if (self.pauses.is_shut or not self.has_published) and self.pauses.holds_back(self):
+                    if (
+                        (self.pauses.is_shut or not self.has_published)
+                        and not is_request(data[min(position + 13, end) : min(position + _SEEN_OF_ADDRESS, end)])
+                        and self.pauses.holds_back(self)
+                    ):
                         self.position = position
                         return False
                     channel.receive_publish(data, position + 11, end - 1)

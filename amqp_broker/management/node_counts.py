@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
     from amqp_broker.connection.logins import Logins
     from amqp_broker.flow.clients import Clients
+    from amqp_broker.flow.pauses import Pauses
     from amqp_broker.leases.service import Leases
     from amqp_broker.management.kept_totals import KeptTotals
     from amqp_broker.management.node_facts import NodeFacts
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from amqp_broker.resources.alarms import Alarms
     from amqp_broker.settings.config import Config
     from amqp_broker.turn.disk_counts import DiskCounts
-    from amqp_broker.turn.loop_delays import LoopDelays
+    from amqp_broker.turn.histogram import Histogram
     from amqp_broker.turn.timings import Timings
     from amqp_broker.vhosts.broker import Broker
     from queues.store import MessageStore
@@ -41,5 +42,7 @@ class NodeCounts(NamedTuple):
     timings: Callable[[], Timings | None]
     disk: DiskCounts
     kept: KeptTotals
-    loop_delays: LoopDelays
+    loop_delays: Histogram
+    turn_times: Histogram
     remote_queues: RemoteQueues
+    pauses: Pauses

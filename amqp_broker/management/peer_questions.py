@@ -120,9 +120,11 @@ class PeerQuestions:
         question.timer = self._timers.at(until, lambda now: self._settle(number, None))
         return question
 
-    def ask_all(self, nodes: Iterable[str], verb: str, fields: JsonObject, asker: Asker) -> Steps:
+    def ask_all(
+        self, nodes: Iterable[str], verb: str, fields: JsonObject, asker: Asker, patience_ms: int = PATIENCE_MS
+    ) -> Steps:
         """Its result: by node, its answer or None. They are asked all at once."""
-        asked = {node: self.ask(node, verb, fields, asker) for node in nodes}
+        asked = {node: self.ask(node, verb, fields, asker, patience_ms) for node in nodes}
         found = {}
         for node, question in asked.items():
             found[node] = yield question

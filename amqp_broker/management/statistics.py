@@ -23,7 +23,7 @@ _SLICE = 32
 
 def count_node(counts: NodeCounts) -> Steps:
     """Counts of the whole node; sizes in octets. Its result; queues are looked at a few at a time."""
-    broker, store, clients = counts.broker, counts.store, counts.clients
+    broker, clients = counts.broker, counts.clients
     alarms, leases, timings = counts.alarms, counts.leases, counts.timings()
     queues = consumers = ready = unacked = leased = 0
     for vhost, names in queues_in_slices(broker, _SLICE):
@@ -47,8 +47,8 @@ def count_node(counts: NodeCounts) -> Steps:
         "consumers": consumers,
         "messages_ready": ready,
         "messages_unacked": unacked,
-        "pages_stored": store.pager.pages_stored,
-        "pages_loaded": store.pager.pages_loaded,
+        "pages_stored": sum(each.pages_stored for each in counts.groups.pagers),
+        "pages_loaded": sum(each.pages_loaded for each in counts.groups.pagers),
         "unapplied_bytes": sum(group.backlog_bytes() for group in counts.groups),
         "unroutable": broker.unroutable,
         "messages_leased": leased,
@@ -70,6 +70,7 @@ def held_by_node(counts: NodeCounts) -> JsonObject:
     quorum_bytes = sum(group.ram_bytes for group in counts.groups)
     return {
         "connections": clients.open_count,
+        "publishers_blocked": len(counts.pauses.held),
         "channels": clients.channels_opened - clients.channels_closed,
         "vhosts": len(broker.vhosts),
         "messages_delayed": sum(len(each) for vhost in broker.vhosts.values() for each in vhost.delayed.values()),

@@ -52,9 +52,9 @@ _DEAD_LETTERS = {
 }  # fmt: skip
 #: What there is just now, which comes and goes: of a node that does not answer nobody knows it.
 HELD = frozenset({
-    "at", "connections", "channels", "vhosts", "exchanges", "bindings", "queues", "consumers", "publishers", "messages",
-    "queues_here", "messages_ready", "messages_unacknowledged", "messages_delayed", "messages_leased",
-    "message_bytes_ready", "memory_used", "memory_quorum_queues",
+    "at", "connections", "publishers_blocked", "channels", "vhosts", "exchanges", "bindings", "queues", "consumers",
+    "publishers", "messages", "queues_here", "messages_ready", "messages_unacknowledged", "messages_delayed",
+    "messages_leased", "message_bytes_ready", "memory_used", "memory_quorum_queues",
     "memory_assembling", "memory_budget", "journal_bytes", "unsynced_bytes",
 })  # fmt: skip
 
@@ -255,8 +255,9 @@ class Totals:
         """What was counted, where that is an integer already."""
         counts, broker, clients = self._counts, self._broker, self._counts.clients
         store, logins, disk = counts.store, counts.logins, counts.disk
-        pager = store.pager
-        page_bytes = pager.page_bytes
+        pagers = counts.groups.pagers
+        page_bytes = store.pager.page_bytes
+        stored, loaded = (sum(getattr(each, name) for each in pagers) for name in ("pages_stored", "pages_loaded"))
         return {
             "connection_created": clients.opened,
             "connection_closed": clients.closed,
@@ -264,7 +265,11 @@ class Totals:
             "hops_out": counts.remote_queues.commands_sent(),
             "hops_in": counts.remote_queues.commands_executed(),
             "loop_delays": list(counts.loop_delays.counts),
-            "loop_delay_ms": counts.loop_delays.late_ms,
+            "loop_delay_ms": counts.loop_delays.sum,
+            "turns": list(counts.turn_times.counts),
+            "turn_seconds": round(counts.turn_times.sum, 6),
+            "journal_syncs": list(disk.journal_times.counts),
+            "journal_sync_seconds": round(disk.journal_times.sum, 6),
             "channel_created": clients.channels_opened,
             "channel_closed": clients.channels_closed,
             "queue_declared": broker.queues_declared,
@@ -281,16 +286,19 @@ class Totals:
             "return_unroutable": broker.returned,
             "drop_unroutable": broker.unroutable - broker.returned,
             "dead_letter_cycles_dropped": broker.dead_letters.cycles_dropped,
-            "pages_stored": pager.pages_stored,
-            "pages_loaded": pager.pages_loaded,
+            "pages_stored": stored,
+            "pages_loaded": loaded,
+            "msg_store_write_count": sum(each.messages_stored for each in pagers),
+            "msg_store_read_count": sum(each.messages_loaded for each in pagers),
+            "queue_index_write_count": sum(disk.journal_times.counts),
             "io_sync_count": disk.syncs,
             "io_sync_ms": round(disk.seconds * 1000, 3),
-            "io_write_count": disk.syncs + pager.pages_stored,
-            "io_write_bytes": disk.written_bytes + pager.pages_stored * page_bytes,
-            "io_read_count": pager.pages_loaded,
-            "io_read_bytes": pager.pages_loaded * page_bytes,
-            "disk_writes": pager.pages_stored,
-            "disk_reads": pager.pages_loaded,
+            "io_write_count": disk.syncs + stored,
+            "io_write_bytes": disk.written_bytes + stored * page_bytes,
+            "io_read_count": loaded,
+            "io_read_bytes": loaded * page_bytes,
+            "disk_writes": stored,
+            "disk_reads": loaded,
         }
 
 

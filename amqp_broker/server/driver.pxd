@@ -48,6 +48,7 @@ cdef class Driver:
     cdef object _alarms
     cdef object _membership
     cdef object _loop_delays
+    cdef object _turn_times
     cdef object _acquaintances
     cdef object _pace
     cdef object _timings
@@ -61,6 +62,7 @@ cdef class Driver:
     cpdef void lone_input_is_over(self) except *
     cpdef void input_is_over(self, Py_ssize_t octets) except *
     cpdef void _end_due_turn(self) except *
+    @cython.locals(began=double)
     cpdef void _end_turn(self, double spent_s=*) except *
     @cython.locals(connection=Connection, chunks=list)
     cdef void _write(self, list dirty) except *

@@ -144,7 +144,7 @@ class Driver:
         self._rest_s = _LEAST_REST_S
         self.room = ClientRoom(limit(), config.max_connections, self._room_changed)
         self._alarms, self._membership, self._acquaintances = node.alarms, node.membership, node.acquaintances
-        self._loop_delays = node.loop_delays
+        self._loop_delays, self._turn_times = node.loop_delays, node.turn_times
         clients = node.clients
         clients.allow(self.room.connections, self.room.most - SPARE)
         self._syncer = started_thread("sync")
@@ -257,13 +257,14 @@ class Driver:
             self._end_turn(monotonic_time() - self._turn_began_at)
 
     def _end_turn(self, spent_s: float = 0.0) -> None:
-        """spent_s: what its inputs have taken; that of a lone one does not count."""
+        """spent_s: what its inputs have taken; that of a lone one does not count. What is synced in it does."""
         self._turn_is_due = False
         if self._is_over:
             return
         self._pace.is_new = True
         self._background.chain(False)
-        self._syncs_until = monotonic() + _SYNCS_S - spent_s
+        began = monotonic_time() - spent_s
+        self._syncs_until = began + _SYNCS_S
         syncs = 0
         try:
             if self._jobs:
@@ -276,6 +277,7 @@ class Driver:
             log.critical("defect in the node: it stops", exc_info=error)
             self.fail(error)
         self._turn_ended_at = monotonic_time()
+        self._turn_times.add(self._turn_ended_at - began)
 
     def _run_turn(self, may_sync: bool) -> bool:
         """Returns whether something was synced, so that there is more to say. `may_sync`: it may be done here."""

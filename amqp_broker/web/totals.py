@@ -19,14 +19,14 @@ DELIVERED: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
 
 
 class Totals:
-    """clock: seconds that only grow."""
+    """clock: seconds that only grow. took_s: how long the node has taken for its last answer."""
 
     def __init__(self, node: NodeClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._node = node
         self._clock = clock
         self._guard = threading.Lock()
         self._last: JsonObject | None = None
-        self._until = 0.0
+        self._until = self.took_s = 0.0
         self._history = History()
 
     def read(self) -> JsonObject:
@@ -53,7 +53,10 @@ class Totals:
             self._last = None
 
     def _ask(self) -> JsonObject:
-        return self._node.request("totals")
+        began = self._clock()
+        found = self._node.request("totals")
+        self.took_s = self._clock() - began
+        return found
 
 
 def sums_of(totals: Mapping[str, JsonValue]) -> dict[str, int | float]:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from amqp_broker.octets.buffer import Buffer
 from queues.pager import Pager
 from queues.quorum.commands import VERSION_WITH_STREAMS, put_command
-from queues.stream.chunk import HEAD_BYTES, VERSION
+from queues.stream.chunk import HEAD_BYTES, VERSION, records_of
 from queues.stream.commands import APPEND_CHUNK, Trim
 from queues.stream.place import Place
 from queues.wire.reader import Malformed
@@ -85,7 +85,7 @@ class ChunkPlacer:
                 continue
             if is_one_more and len(placing) >= MOST_FILES:
                 continue
-            location = self._pager.place(queue_id, octets[begin:end])
+            location = self._pager.place(queue_id, octets[begin:end], records_of(octets, begin))
             if location is None:
                 break
             found.append((chunk, location))

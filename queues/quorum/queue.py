@@ -41,6 +41,8 @@ from queues.write_group import WriteGroup
 #: entry of the log, for which the leader sees to it that there is one soon.
 AT_ONCE = 1000
 _AT_ONCE = AT_ONCE
+#: So many consumers are looked at in one slice, by who asks what they hold.
+_LOOKED_AT = 256
 #: What a queue that is gone gives back in a slice.
 _DISCARDED = 512
 #: Its messages come by its log.
@@ -159,6 +161,14 @@ class QuorumQueue(QueueRules):
             for entry, since in list(owner.held.values()):
                 yield Held(entry, owner.origin, owner.consumer_id, owner.tag, since)
             yield None
+
+    def held_since(self) -> Iterator[int | None]:
+        """See Queue: by the group's clock."""
+        for number, owner in enumerate(list(self.delivery_owners.values()), 1):
+            if owner.held:
+                yield owner.held_since()
+            if number % _LOOKED_AT == 0:
+                yield None
 
     # -- consumers ---------------------------------------------------------------------------------------------------
 

@@ -37,9 +37,15 @@ VERSION = 1
 _HAS_FILTER, _HAS_HOLES = 1, 2
 _HEAD = struct.Struct(">BBHHLLL")
 HEAD_BYTES = _HEAD.size
+_RECORDS_AT = 6
 _RUN = struct.Struct(">QLL")
 #: A record's octets before its address, and the two octets that an address has at least, and its end.
 _LEAST_RECORD = 24
+
+
+def records_of(data: bytes | memoryview, begin: int) -> int:
+    """How many records a chunk has that begins there; of one with holes, how many it had."""
+    return int.from_bytes(data[begin + _RECORDS_AT : begin + _RECORDS_AT + 4], "big")
 
 
 class Run(NamedTuple):

@@ -396,6 +396,10 @@ class StreamLog:
         stored = self.chunk_at(max(self.next - 1, self.first))
         return self.next if stored is None else max(stored.first, self.first)
 
+    def segment_count(self) -> int:
+        """How many files its pages lie in."""
+        return int(self._pager.page_store.segment_count(self.queue_id))
+
     # -- compaction ----------------------------------------------------------------------------------------------------
 
     def stored_parts(self, offset: int, below: int, most: int) -> list[Part]:

@@ -20,6 +20,7 @@ PAGE = DOCS / "operations.md"
 STATISTICS = {
     "node": "the node that answers",
     "connections": "of clients of this node, open now",
+    "publishers_blocked": "connections of this node whose publishing waits: for memory, for the disk or for a home",
     "channels": "of clients of this node, open now",
     "connection_moves": "connections that came from other workers of the node ([scale.md](scale.md#who-goes-where))",
     "vhosts": "that this node knows: all of the cluster",

@@ -63,7 +63,7 @@ def name_of(path: Path) -> str:
 def verbs() -> tuple[str, ...]:
     """The verbs of amq.system."""
     folder = ROOT / "amqp_broker" / "management"
-    files = [*sorted((folder / "verbs").glob("*.py")), folder / "objects" / "pages.py"]
+    files = [folder / "totals.py", *sorted((folder / "verbs").glob("*.py")), folder / "objects" / "pages.py"]
     text = "".join(file.read_text(encoding="utf-8") for file in files)
     return tuple(re.findall(r'^(?: {12}| {8}self\.verbs: .* = \{)"([a-z_.]+)": self\._\w+[,}]', text, re.MULTILINE))
 

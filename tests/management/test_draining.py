@@ -12,6 +12,7 @@ from amqp_broker.protocol.constants import PROTOCOL_HEADER
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.system_client import CLIENT_NAME
+from raft.membership import TransferResult
 from tests.management.test_objects_of_a_cluster import ClusterDesk
 from tests.management.users import PASSWORD, USER, add_user, log_in
 from tests.node.node_cluster import NodeCluster
@@ -125,3 +126,84 @@ def test_guard_says_what_would_stand_still(service: ClusterDesk) -> None:
     assert said["critical_queues"] == [{"vhost": "/", "name": "quorum"}]
     assert 0 in said["critical_groups"]
     assert "does not answer" in service.ask("n1", "node.guard", node="n3")["error"]
+
+
+def lone_rows(service: SystemService) -> tuple[bool, int, int]:
+    said = service.ask("node.guard")
+    return said["is_safe"], said["classic_queues"], said["only_copies"]
+
+
+def test_of_a_lone_node_all_that_is_kept_is_away_with_it() -> None:
+    driver = NodeDriver()
+    service, client = SystemService(driver), driver.client(1)
+    assert lone_rows(service) == (True, 0, 0)
+    client.send(1, declare("classic", durable=True), declare("fleeting", durable=False))
+    client.send(1, declare("quorum", durable=True, x_queue_type="quorum"))
+    client.send(1, declare("stream", durable=True, x_queue_type="stream"))
+    driver.settle()
+    assert lone_rows(service) == (True, 1, 2)
+
+
+def keep_publishing(service: ClusterDesk, publisher: Client) -> None:
+    """Some of it is under way at any time, from now on: no plain look ever finds members with the whole log."""
+    cluster, run = service.cluster, service.cluster.run
+
+    def publish_and_run(milliseconds: int) -> None:
+        for _ in range(max(1, milliseconds // 10)):
+            publisher.publish(1, "quorum", b"x")
+            run(10)
+
+    cluster.run = publish_and_run  # type: ignore[method-assign]
+
+
+def lags(service: ClusterDesk, leader: str) -> list[int]:
+    """What that node, which leads, says of the others."""
+    groups = service.ask(leader, "cluster.status")["groups"]
+    return [lag for group in groups for lag in group["lag"].values()]
+
+
+def led_by(service: ClusterDesk, name: str) -> None:
+    """All groups."""
+    for driver in service.cluster.nodes.values():
+        for group in driver.node.replication.host.groups.values():
+            if group.is_leader and driver is not service.cluster.nodes[name]:
+                assert group.transfer_leadership(name) is TransferResult.STARTED
+    service.cluster.run(300)
+    assert leaders(service) == {name}
+
+
+def test_under_traffic_it_can_be_stopped_as_long_as_the_others_come_along(service: ClusterDesk) -> None:
+    cluster = service.cluster
+    client = cluster.nodes["n1"].client(1)
+    client.send(1, declare("quorum", x_queue_type="quorum"))
+    cluster.run(300)
+    led_by(service, "n1")
+    keep_publishing(service, client)
+    assert max(lags(service, "n1")) > 0
+    for name in cluster.names:
+        said = service.ask("n2", "node.guard", node=name)
+        assert (said["is_safe"], said["lag"], said["lagging_groups"]) == (True, 0, []), name
+
+
+@pytest.mark.parametrize("leader", ["n1", "n3"])
+def test_a_member_that_lags_keeps_the_others_from_being_stopped(service: ClusterDesk, leader: str) -> None:
+    """n2 is linked, and its disk has stopped: whoever leads, the other two are needed. It itself is not."""
+    cluster = service.cluster
+    client = cluster.nodes[leader].client(1)
+    client.send(1, declare("quorum", x_queue_type="quorum"))
+    cluster.run(300)
+    led_by(service, leader)
+    cluster.stall("n2")
+    for _ in range(20):
+        client.publish(1, "quorum", b"x")
+        cluster.run(10)
+    for name in ("n1", "n3"):
+        said = service.ask(name, "node.guard")
+        assert (said["is_safe"], said["critical_groups"], said["leaderless_groups"]) == (False, [], [])
+        assert said["lag"] >= 20
+        assert said["lagging_groups"] != []
+    assert service.ask("n1", "node.guard", node="n2")["is_safe"] is True
+    cluster.release("n2")
+    cluster.run(500)
+    for name in cluster.names:
+        assert service.ask("n1", "node.guard", node=name)["is_safe"] is True, name

@@ -82,7 +82,7 @@ def alone() -> Iterator[Labels]:
             channel.publish("", "q", b"x")
             assert channel.get("q") is not None
             # Lists are read once a second.
-            while "amqp_broker_channel_oldest_unacked_age_seconds" not in (found := labels_of(metrics_of(http), PATHS)):
+            while "amqp_broker_queue_oldest_unacked_age_seconds" not in (found := labels_of(metrics_of(http), PATHS)):
                 pass
             yield found
         http.close()

@@ -1,14 +1,21 @@
 """Rolling: changes the program of a cluster's nodes one after the other, under load, as docs/operations.md says.
 
-guard    every node says that all are linked, and that each group has a leader and one voter to spare
-drain    SIGTERM: others lead what it led, its clients hear 320 and come back
+guard    `amqp-broker node guard` says that the node can be stopped
+drain    `amqp-broker node drain`: others lead what it led, its clients hear 320 and go elsewhere; then SIGTERM
 change   the other program is started on the same folder
+
+The command is that of the version that the node runs. Of one that does not have it, every node is asked whether all are
+linked, and each group has a leader and one voter to spare; and SIGTERM is all of the drain. So is the guard of a
+version that takes for lag what is under way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from enum import Enum
 
 import aio_pika
@@ -46,13 +53,15 @@ class Step(Enum):
 
 
 class Rolling:
-    """What `Campaign` wants of a scene. earlier, later: the two programs. say tells what happens."""
+    """What `Campaign` wants of a scene. earlier, later: the two programs. told: the steps; commands: those of
+    `amqp-broker node` that were run."""
 
     def __init__(self, cluster: Cluster, earlier: Program, later: Program) -> None:
         self.cluster = cluster
         self.earlier = earlier
         self._programs = {False: earlier, True: later}
         self.told: list[str] = []
+        self.commands: list[str] = []
         self.complaints: list[str] = []
 
     async def make(self, kind: Step, seconds: float) -> Fault:
@@ -61,9 +70,11 @@ class Rolling:
         others = tuple(self.cluster.others(node.name))
         made = Fault(kind, (node.name,), others, (node.name,), now())  # type: ignore[arg-type]
         self.told.append(kind.value)
-        if not await self.is_calm():
-            made.complaints.append(f"{kind.value}: the guard does not let {node.name} go after {CALM_LIMIT_S} s")
+        complaint = await self._guarded(node)
         made.start = now()
+        complaint = complaint or await self._drained(node)
+        if complaint:
+            made.complaints.append(f"{kind.value}: {complaint}")
         status = await node.terminate()
         if status:
             made.complaints.append(f"{kind.value}: {node.name} ended with {status}:\n{node.log_tail()}")
@@ -109,6 +120,29 @@ class Rolling:
         fault.restarted += names
         for name in names:
             await self.cluster.nodes[name].start()
+
+    async def _guarded(self, node: NodeProcess) -> str:
+        """Wait until it may be stopped. Returns what is against it in the end, if anything is."""
+        if node.program is self.earlier:
+            return "" if await self.is_calm() else f"not every group could spare {node.name} within {CALM_LIMIT_S} s"
+        return await self._command(node, "guard")
+
+    async def _drained(self, node: NodeProcess) -> str:
+        """It leads nothing and has no clients. Returns what is against that, if anything is."""
+        has_command = (node.program.tree / "amqp_broker" / "cli" / "admin" / "nodes.py").exists()
+        return await self._command(node, "drain") if has_command else ""
+
+    async def _command(self, node: NodeProcess, command: str) -> str:
+        """`amqp-broker node guard` or `drain`, in the node's version. Returns what it says if its status is not 0."""
+        program, wait = node.program, f"--wait={CALM_LIMIT_S:.0f}"
+        line = [sys.executable, "-P", "-m", "amqp_broker", "node", command, wait, "--url", node.url]
+        environment = {**os.environ, **program.environment, "PYTHONPATH": str(program.tree)}
+        process = await asyncio.create_subprocess_exec(
+            *line, cwd=program.tree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        said, _ = await process.communicate()
+        self.commands.append(f"{command} {node.name}")
+        return f"{command} {node.name}: status {process.returncode}: {said.decode()}" if process.returncode else ""
 
     async def is_calm(self) -> bool:
         """Whether the guard lets a node go, within a time."""

@@ -95,6 +95,7 @@ def _complaints(log: Path) -> list[str]:
 
 async def test_a_cluster_is_upgraded_node_by_node_and_back(tmp_path: Path) -> None:
     scene = await _roll(tmp_path, SHORT)
+    assert scene.commands == ["guard n1", "drain n1"], "the version before has no such command"
     assert set(scene.formats().values()) == {BASE_VERSION}, "one has not been upgraded, so that all may go back"
 
 

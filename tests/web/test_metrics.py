@@ -71,6 +71,51 @@ def test_totals_never_fall(http: Http, broker: RunningBroker) -> None:
     assert after["rabbitmq_queues_deleted_total", frozenset()] > before["rabbitmq_queues_deleted_total", frozenset()]
 
 
+def test_what_the_node_is_at_is_measured(http: Http, broker: RunningBroker) -> None:
+    metrics = metrics_of(http)
+    before = scrape(metrics, "/metrics")
+    with Connection.open(broker.url) as connection, connection.channel() as channel:
+        http("PUT", "/queues/%2F/timed", {"durable": True})
+        channel.confirm_select()
+        channel.publish("", "timed", b"x")
+    turns, syncs = "amqp_broker_loop_turn_seconds", "amqp_broker_journal_sync_seconds"
+    written = ("rabbitmq_queue_index_write_ops_total", frozenset[tuple[str, str]]())
+    while (after := scrape(metrics, "/metrics"))[written] <= before[written]:
+        pass
+    for name in (turns, syncs):
+        for each in ("_count", "_sum"):
+            assert after[name + each, frozenset()] > before[name + each, frozenset()], name + each
+        assert after[f"{name}_bucket", frozenset({("le", "+Inf")})] == after[f"{name}_count", frozenset()]
+    for name in ("publishers_blocked", "management_snapshot_seconds", "management_scrape_seconds"):
+        assert (f"amqp_broker_{name}", frozenset()) in after, name
+    assert after["amqp_broker_management_snapshot_seconds", frozenset()] > 0
+    assert after["rabbitmq_raft_max_num_segments", frozenset()] >= 1
+    groups = scrape(metrics, "/metrics/detailed?family=ra_metrics")
+    assert min(count for (name, _), count in groups.items() if name == "rabbitmq_detailed_raft_num_segments") >= 1
+    http("DELETE", "/queues/%2F/timed")
+
+
+def test_what_is_not_counted_has_no_sample(http: Http) -> None:
+    """No zero takes its place: of all queues together, nor of one where it has no such thing."""
+    http("PUT", "/queues/%2F/plain", {"durable": True})
+    http("PUT", "/queues/%2F/log", {"durable": True, "arguments": {"x-queue-type": "stream"}})
+    metrics = metrics_of(http)
+    whole = scrape(metrics, "/metrics")
+    assert ("rabbitmq_queue_messages_ready", frozenset()) in whole
+    assert ("rabbitmq_queue_messages_ram", frozenset()) not in whole
+    each = scrape(metrics, "/metrics/detailed?family=queue_metrics")
+
+    def sampled(name: str) -> set[str]:
+        known = [dict(labels).get("queue") for key, labels in each if key == f"rabbitmq_detailed_{name}"]
+        return {queue for queue in known if queue in ("plain", "log")}
+
+    for name in ("queue_messages_ready_ram", "queue_messages_unacked_ram", "queue_messages_persistent"):
+        assert sampled(name) == {"plain"}, name
+    assert sampled("stream_segments") == {"log"}
+    for name in ("plain", "log"):
+        http("DELETE", f"/queues/%2F/{name}")
+
+
 def test_objects_of_their_own(http: Http) -> None:
     http("PUT", "/vhosts/m", {})
     name = 'q "x"\\'

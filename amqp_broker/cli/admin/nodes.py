@@ -100,7 +100,13 @@ def _lines(said: JsonObject) -> list[str]:
         groups = ", ".join(map(str, said["critical_groups"]))
         lines.append(f"without it groups {groups} have no majority{shown(f': {listed}') if listed else ''}")
     if said["lag"]:
-        lines.append(f"another member lags {said['lag']} entries behind")
-    if said["classic_queues"]:
-        lines.append(f"{said['classic_queues']} durable classic queues live there, and are away with it")
+        groups = ", ".join(map(str, said.get("lagging_groups", ())))
+        lines.append(f"members of groups {groups} that a majority needs then lag {said['lag']} entries behind")
+    if said.get("leaderless_groups"):
+        lines.append(f"groups {', '.join(map(str, said['leaderless_groups']))} have no leader now")
+    away = [f"{said['classic_queues']} durable classic queues live there"] if said["classic_queues"] else []
+    if said.get("only_copies"):
+        away.append(f"{said['only_copies']} quorum queues and streams have no other copy")
+    if away:
+        lines.append(f"{' and '.join(away)}: they are away with it")
     return lines

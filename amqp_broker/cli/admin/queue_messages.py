@@ -99,7 +99,7 @@ def _print(message: JsonObject) -> None:
         known.append(f"came back {message['delivery_count']} times")
     if "holder" in message:
         holder = message["holder"]
-        held = f" for {duration(message['held_ms'])}" if message["held_ms"] is not None else ""
+        held = f" for {duration(message['held_ms'])}"
         whose = f"{holder.get('connection', 'somebody')} on {holder['node']}"
         known.append(f"held{held} by consumer '{holder['consumer_tag']}' of {whose}")
     click.echo(shown(f"#{message['position']} {where}  {', '.join(known)}"))

@@ -10,6 +10,7 @@ from amqp_broker.channel.channel import Channel
 from amqp_broker.connection.connection import connection_of
 from amqp_broker.management.objects.connections import Connections
 from amqp_broker.management.objects.kind import DETAILS, Cursor, Kind, Scope, Things
+from amqp_broker.management.objects.oldest_deliveries import oldest_of
 from amqp_broker.management.objects.values import connection_name
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
@@ -55,7 +56,7 @@ class Channels(Kind[Channel, Channel]):
             "prefetch_count": lambda one: one.consumer_prefetch,
             "global_prefetch_count": lambda one: one.prefetch,
             "messages_unacknowledged": lambda one: one.held_count(),
-            "oldest_unacked_message_age_ms": self._oldest_age,
+            "oldest_unacked_age_ms": self._oldest_age,
             "messages_unconfirmed": lambda one: one.confirms.published - one.confirms.confirmed,
             "messages_uncommitted": lambda one: len(one.transaction.messages) if one.transaction is not None else 0,
             "acks_uncommitted": lambda one: len(one.transaction.settlements) if one.transaction is not None else 0,
@@ -79,11 +80,9 @@ class Channels(Kind[Channel, Channel]):
         self._consumers = consumers
 
     def _oldest_age(self, one: Channel) -> int | None:
-        """Since the broker took the message that the channel has held for longest."""
-        first = one.unacked[one.head] if one.head < len(one.unacked) else None
-        if first is None or first.message is None:  # what a stream has copied to it is no message any more
-            return None
-        return max(0, self.clock.now - first.message.timestamp)
+        """Since the delivery that the channel has held for longest."""
+        since = oldest_of(one)
+        return None if since is None else max(0, self.clock.now - since)
 
     def things(self, scope: Scope, after: Cursor | None) -> Things[Channel]:
         """See Kind."""

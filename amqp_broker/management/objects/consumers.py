@@ -9,10 +9,10 @@ from amqp_broker.connection.connection import connection_of
 from amqp_broker.management.objects.channels import Channels, channel_name
 from amqp_broker.management.objects.connections import Connections
 from amqp_broker.management.objects.kind import Cursor, Kind, Scope, Things
+from amqp_broker.management.objects.oldest_deliveries import held_count
 from amqp_broker.management.objects.values import as_object, connection_name
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
-from queues.consumer import UNLIMITED
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
@@ -42,7 +42,7 @@ class Consumers(Kind[ChannelConsumer, ChannelConsumer]):
             "exclusive": lambda one: one.is_exclusive,
             "prefetch_count": lambda one: one.prefetch,
             "arguments": lambda one: as_object(one.arguments),
-            "messages_unacknowledged": lambda one: (one.prefetch or UNLIMITED) - one.credit,
+            "messages_unacknowledged": held_count,
             "consumer_timeout": lambda one: counts.config.consumer_timeout_ms,
             "channel_details": self._channel_details,
         }

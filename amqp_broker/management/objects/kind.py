@@ -9,7 +9,7 @@ one may have gone meanwhile. So what stays is seen once, whatever comes and goes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar, cast
 
 from amqp_broker.management.access import VIEWER
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: What the things of a kind are, and what its columns are given of one.
 Thing = TypeVar("Thing")
 Seen = TypeVar("Seen")
+#: What a kind has found out about things before it looks at one; its own business.
+Prepared = object
 #: Where a page ended.
 Cursor = tuple[JsonValue, ...]
 #: The things behind a cursor, each with its own.
@@ -69,17 +71,19 @@ class Kind(Generic[Thing, Seen]):
         """See the module's docstring."""
         raise NotImplementedError
 
-    def row(self, thing: Thing) -> JsonObject:
+    def row(self, thing: Thing, prepared: Prepared = None) -> JsonObject:
         """All columns of one."""
-        seen = self.look(thing)
+        seen = self.look(thing, prepared)
         return {name: column(seen) for name, column in self.columns.items()}
 
-    def look(self, thing: Thing) -> Seen:
-        """What columns are given of a thing: read once for all of them. The thing itself, for most kinds."""
+    def look(self, thing: Thing, prepared: Prepared) -> Seen:
+        """What columns are given of a thing: read once for all of them. The thing itself, for most kinds. prepared:
+        what `prepare` has found."""
         return cast("Seen", thing)
 
-    def prepare(self, things: Sequence[Thing]) -> Steps:
-        """Find out what their rows need and only other nodes know."""
+    def prepare(self, things: Sequence[Thing], columns: Collection[str]) -> Steps:
+        """Find out what these columns need that takes several slices, or that only other nodes know. Its result is for
+        `look`."""
         return
         yield
 

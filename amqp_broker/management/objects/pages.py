@@ -19,6 +19,7 @@ from amqp_broker.management.objects.consumers import Consumers
 from amqp_broker.management.objects.exchanges import Exchanges
 from amqp_broker.management.objects.kind import Cursor, Scope
 from amqp_broker.management.objects.limits import UserLimits, VhostLimits
+from amqp_broker.management.objects.oldest_deliveries import OldestDeliveries
 from amqp_broker.management.objects.parameters import GlobalParameters, Parameters
 from amqp_broker.management.objects.policies import OperatorPolicies, Policies
 from amqp_broker.management.objects.queues import Queues
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from amqp_broker.management.access import Asker
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.peer_questions import PeerQuestions
+    from amqp_broker.queue_types.remote.home import Home
 
 #: So many rows has a page at most.
 MOST_ROWS = 500
@@ -44,12 +46,12 @@ MOST_ROWS = 500
 _SLICE = 16
 
 
-def make_kinds(counts: NodeCounts, connections: Connections, channels: Channels) -> dict[str, AnyKind]:
-    """All kinds, by name."""
+def make_kinds(counts: NodeCounts, connections: Connections, channels: Channels, home: Home) -> dict[str, AnyKind]:
+    """All kinds, by name. home: the sessions of other nodes with the queues of this one."""
     copies = SortedCopies(counts.broker.timers, counts.broker.clock, counts.broker.background)
     consumers = Consumers(counts, connections, channels)
     channels.detail_with(consumers)
-    queues = Queues(counts, consumers)
+    queues = Queues(counts, consumers, OldestDeliveries(channels, home))
     records: list[type[AnyRecords]] = [
         Users, Permissions, TopicPermissions, Policies, OperatorPolicies, VhostLimits, UserLimits, Parameters,
         GlobalParameters,
@@ -65,13 +67,13 @@ def make_kinds(counts: NodeCounts, connections: Connections, channels: Channels)
 class Pages:
     """See the module's docstring."""
 
-    def __init__(self, counts: NodeCounts, peers: PeerQuestions) -> None:
+    def __init__(self, counts: NodeCounts, peers: PeerQuestions, home: Home) -> None:
         self._vhosts = counts.broker.vhosts
         self._clock = counts.broker.clock
         self._peers = peers
         self.connections = Connections(counts)
         self.channels = Channels(counts, self.connections)
-        self.kinds = make_kinds(counts, self.connections, self.channels)
+        self.kinds = make_kinds(counts, self.connections, self.channels, home)
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "objects.page": self._page,
             "object": self._object,
@@ -130,7 +132,6 @@ class Pages:
             fields = {"kind": kind.name, "columns": list(columns), "names": names}
             asked[home] = self._peers.ask(home, "rows", fields, asker)
             yield None
-        yield from kind.prepare(things)
         rows = yield from make_rows(kind, things, columns)
         stale = []
         for home, question in asked.items():
@@ -218,9 +219,9 @@ class Pages:
 
     @staticmethod
     def _describe(kind: AnyKind, scope: Scope, thing: object) -> Steps:
-        yield from kind.prepare([thing])
+        prepared = yield from kind.prepare([thing], kind.columns)
         details = yield from kind.details(scope, thing)
-        return encode_value({**kind.row(thing), **details})
+        return encode_value({**kind.row(thing, prepared), **details})
 
     def _serve_object(self, request: Request) -> Steps:
         kind = self._kind(request)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from amqp_broker.channel.consumer import ChannelConsumer
 from amqp_broker.management.objects.channels import connection_details
-from amqp_broker.management.objects.kind import Cursor, Kind, Scope
+from amqp_broker.management.objects.kind import Cursor, Kind, Prepared, Scope
 from amqp_broker.management.objects.values import as_object
 from amqp_broker.management.objects.vhost_things import VhostThings
 from amqp_broker.protocol.errors import MalformedInput
@@ -26,10 +26,13 @@ from queues.sums import QueueSums
 
 if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
+    from amqp_broker.management.objects.oldest_deliveries import OldestDeliveries
     from amqp_broker.metadata.entities import Policy
     from amqp_broker.octets.sorted_keys import SortedKeys
     from amqp_broker.routing.vhost import VHost
 
+#: The column that is looked for before the others, and for all queues together.
+OLDEST_UNACKED = "oldest_unacked_age_ms"
 #: So many consumers of a queue are shown with it; so many of them are described in one slice.
 _CONSUMERS = 200
 _SLICE = 16
@@ -37,10 +40,12 @@ _SLICE = 16
 
 class Seen:
     """A queue, what was counted of it, and, once a column asks for them, what its type says of it and its sizes: None
-    where its messages are not known here."""
+    where its messages are not known here. held_since: when the delivery was made that somebody has held for longest,
+    None where nobody holds any, or this node does not know."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, held_since: int | None) -> None:
         self.queue = queue
+        self.held_since = held_since
         self.sums = QueueSums()
         queue.add_counters(self.sums)
         self._sizes: QueueSizes | None = None
@@ -107,6 +112,7 @@ FIGURES: dict[str, Callable[[Seen], JsonValue]] = {
     "next_offset": _figure("next_offset"),
     "stream_bytes": _figure("stream_bytes"),
     "stream_uncompressed_bytes": _figure("stream_uncompressed_bytes"),
+    "stream_segments": _figure("stream_segments"),
     "partitions": _figure("partitions"),
     "stream_groups": _figure("stream_groups"),
     "compacted_below": _figure("compacted_below"),
@@ -138,9 +144,12 @@ class Queues(VhostThings[Queue, Seen]):
 
     name = "queues"
     singular = "queue"
-    def __init__(self, counts: NodeCounts, consumers: Kind[ChannelConsumer, ChannelConsumer]) -> None:
+    def __init__(
+        self, counts: NodeCounts, consumers: Kind[ChannelConsumer, ChannelConsumer], oldest: OldestDeliveries
+    ) -> None:
         super().__init__(counts)
         self._consumers = consumers
+        self._oldest = oldest
         self._membership = counts.membership
         self._policies: dict[tuple[str, str, str], tuple[int, tuple[Policy | None, Policy | None]]] = {}
         columns: dict[str, Callable[[Queue], JsonValue]] = {
@@ -175,7 +184,13 @@ class Queues(VhostThings[Queue, Seen]):
             "partition_of": lambda one: one.declaration.part_of or None,
             "head_message_timestamp": _head_timestamp,
         }
-        self.columns = {**{name: _of_queue(column) for name, column in columns.items()}, **FIGURES, **SIZES, **COUNTERS}
+        self.columns = {
+            **{name: _of_queue(column) for name, column in columns.items()},
+            OLDEST_UNACKED: self._oldest_unacked_age,
+            **FIGURES,
+            **SIZES,
+            **COUNTERS,
+        }
 
     # -- which ---------------------------------------------------------------------------------------------------------
 
@@ -191,16 +206,18 @@ class Queues(VhostThings[Queue, Seen]):
         """See Kind."""
         return not thing.is_deleted
 
-    def look(self, thing: Queue) -> Seen:
+    def look(self, thing: Queue, prepared: Prepared) -> Seen:
         """See Kind."""
-        return Seen(thing)
+        since = cast("Mapping[Queue, int] | None", prepared)
+        return Seen(thing, since.get(thing) if since is not None else None)
 
     def home_of(self, thing: Queue) -> str:
         """See Kind."""
         return thing.described_at()
 
-    def prepare(self, things: Sequence[Queue]) -> Steps:
-        """See Kind: of what consists of others, and of which some are elsewhere, these are counted."""
+    def prepare(self, things: Sequence[Queue], columns: Collection[str]) -> Steps:
+        """See Kind: of what consists of others, and of which some are elsewhere, these are counted. Its result: since
+        when something of a queue is held."""
         parted = [thing for thing in things if thing.partitions() and thing.elsewhere()]
         if parted:
             counts = RemoteCounts(self.broker.timers, self.clock.now)
@@ -209,6 +226,9 @@ class Queues(VhostThings[Queue, Seen]):
                 if number % _SLICE == 0:
                     yield None
             yield counts.asked()
+        if OLDEST_UNACKED not in columns:
+            return None
+        return (yield from self._oldest.of([thing for thing in things if not self.home_of(thing)]))
 
     def key_of(self, thing: Queue) -> list[str]:
         """See Kind."""
@@ -285,6 +305,9 @@ class Queues(VhostThings[Queue, Seen]):
         """Milliseconds since the epoch; None while it holds something or has consumers."""
         messages = queue.message_count() + queue.unacked_count() + queue.delayed_count()
         return None if messages or queue.consumer_count() else queue.last_used
+
+    def _oldest_unacked_age(self, seen: Seen) -> int | None:
+        return None if seen.held_since is None else max(0, self.clock.now - seen.held_since)
 
     def _oldest_age(self, queue: Queue) -> int | None:
         arrived = min((at for at, _ in queue.first_messages() if at), default=0)

@@ -18,9 +18,10 @@ Columns = Mapping[str, Callable[[object], JsonValue]]
 def make_rows(kind: AnyKind, things: list[object], columns: Columns) -> Steps:
     """Its result: a row of each, None of one that has gone meanwhile. A slice makes one: a queue's has many columns."""
     rows: list[JsonText | None] = []
+    prepared = yield from kind.prepare(things, columns)
     for thing in things:
         if kind.is_there(thing):
-            seen = kind.look(thing)
+            seen = kind.look(thing, prepared)
             rows.append(encode_value([column(seen) for column in columns.values()]))
         else:
             rows.append(None)

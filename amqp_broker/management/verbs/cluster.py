@@ -179,6 +179,7 @@ class ClusterVerbs:
             "learners": list(state.learners),
             "lag": {peer.name: peer.lag for peer in state.peers},
             "log_bytes": state.log_bytes,
+            "segments": state.segments,
             "commit_ms": self._groups.all[group_id].commit_ms if group_id in self._groups.all else None,
             # With one more voter gone there would be no majority. A node alone has nobody to lose.
             "is_critical": len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters),

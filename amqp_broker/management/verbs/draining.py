@@ -2,7 +2,7 @@
 
     drain  -> not ready for probes; nobody new is let in; groups are led by others; connections are closed at a pace
     revive -> the other way round; clients come back by themselves, leaders when leaders are spread
-    guard  -> whether it could be stopped now: which groups would lose their majority, and who lags behind
+    guard  -> whether it could be stopped now (guard.py)
 
 Tools stay: the management process, and administrators who ask `amq.system`. Being drained is nothing that survives the
 node's end: it starts as any other.
@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.connection.connection import connection_of
 from amqp_broker.flow.state import CLOSING
-from amqp_broker.management.queue_walk import queues_in_slices
 from amqp_broker.management.refused import FAILED, Refused
-from amqp_broker.management.verbs.cluster import MAX_LISTED_QUEUES
+from amqp_broker.management.verbs.guard import PATIENCE_MS, Guard
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.json_values import JsonObject
-from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.settings.workers import node_of_worker, worker_name
 from amqp_broker.turn.task import Steps, Task
 
@@ -40,7 +38,7 @@ log = logging.getLogger("amqp_broker")
 #: Connections are closed so often, milliseconds.
 _EVERY_MS = 100
 _REASON = "the node is being drained: connect to another one"
-#: So many connections, or queues, are looked at in one slice.
+#: So many connections are looked at in one slice.
 _SLICE = 64
 _MOST_PACE = 1_000_000
 
@@ -52,15 +50,13 @@ class Draining:
         broker = counts.broker
         self._default_pace = counts.config.drain_pace
         self._membership = counts.membership
-        self._groups = counts.groups
         self._places = counts.groups.places
         self._facts = counts.facts
         self._numbers, self._connections = counts.clients.numbers, counts.clients.connections
-        self._broker = broker
         self._metadata = broker.metadata
         self._background, self._timers, self._clock = broker.background, broker.timers, broker.clock
         self._replication = replication
-        self._raft_groups = replication.host.groups
+        self._guarding = Guard(counts, replication, peers)
         self._peers = peers
         self._pace = self._default_pace
         #: Thousandths of connections that are due, and how often it was drained.
@@ -85,7 +81,7 @@ class Draining:
 
     def _ask(self, request: Request, verb: str, here: Callable[[Request], Steps]) -> Steps:
         """A node is all of its workers. What keeps it from being stopped know its worker 0, and those with groups."""
-        own, metadata = self._peers.own_node, self._broker.metadata
+        own, metadata = self._peers.own_node, self._metadata
         host = node_of_worker(own)
         node = request.text("node", host)
         if node not in (host, *self._peers.others()):
@@ -97,7 +93,7 @@ class Draining:
             workers = [worker_name(node, each) for each in metadata.workers_of(node).numbers]
             asked = list(dict.fromkeys((node, *beside, *workers)))
         answers = yield from self._peers.ask_all(
-            [name for name in asked if name != own], verb, request.fields, request.asker
+            [name for name in asked if name != own], verb, request.fields, request.asker, PATIENCE_MS
         )
         said = {name: dict(answer.fields) for name, answer in answers.items() if answer is not None}
         if own in asked:
@@ -169,29 +165,12 @@ class Draining:
 
     def _guard_here(self, request: Request) -> Steps:
         """Whether the others could go on if this node were stopped now."""
-        own, membership, places = self._replication.own_node, self._membership, self._places
-        critical: set[int] = set()
-        lag = leads = 0
-        for group_id, group in self._raft_groups.items():
-            others = [name for name in group.members if name != places.own_host]
-            linked = [name for name in others if membership.is_linked(places.process_of(group_id, name))]
-            if others and 2 * len(linked) <= len(group.members):
-                critical.add(group_id)
-            if group.is_leader:
-                leads += bool(others)
-                lag = max([lag, *(peer.lag for peer in group.statistics().peers if peer.is_connected)])
-        queues, homed = ([], 0) if self._replication.is_alone else (yield from self._look_through(critical))
-        clients = yield from self._count_clients()
+        found = yield from self._guarding.look(request)
         return {
-            "node": own,
+            "node": self._replication.own_node,
             "is_draining": self._facts.is_draining,
-            "is_safe": not critical and not lag,
-            "critical_groups": sorted(critical),
-            "critical_queues": queues,
-            "lag": lag,
-            "leads": leads,
-            "connections": clients,
-            "classic_queues": homed,
+            **found,
+            "connections": (yield from self._count_clients()),
         }
 
     def _count_clients(self) -> Steps:
@@ -202,24 +181,6 @@ class Draining:
             yield None
         return count
 
-    def _look_through(self, groups: set[int]) -> Steps:
-        """Its result: queues that stand still without these groups, a bounded number of them; and how many durable
-        classic queues live here alone, which are away with the node."""
-        metadata, own = self._broker.metadata, self._replication.own_node
-        found: list[JsonObject] = []
-        homed = 0
-        for vhost, names in queues_in_slices(self._broker, _SLICE):
-            for each in names:
-                record = metadata.queue(vhost.name, each)
-                if record is None:
-                    continue
-                homed += record.durable and node_of_worker(record.home) == own
-                if groups and lives_in_groups(record.type) and len(found) < MAX_LISTED_QUEUES:
-                    is_critical = self._groups.of(record.queue_id).group_id in groups
-                    found += [{"vhost": vhost.name, "name": each}] if is_critical else []
-            yield None
-        return found, homed
-
 
 def _whole(said: JsonObject, others: list[JsonObject]) -> JsonObject:
     """What a worker 0 has said of its node, with what hangs on the groups that its other workers have."""
@@ -228,6 +189,8 @@ def _whole(said: JsonObject, others: list[JsonObject]) -> JsonObject:
         said["critical_groups"] = sorted({*said["critical_groups"], *other["critical_groups"]})
         said["critical_queues"] = [*said["critical_queues"], *other["critical_queues"]]
         said["lag"] = max(said["lag"], other["lag"])
+        for name in ("lagging_groups", "leaderless_groups"):
+            said[name] = sorted({*said[name], *other[name]})
         said["leads"] += other["leads"]
     return said
 

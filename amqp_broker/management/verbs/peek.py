@@ -189,8 +189,8 @@ class PeekVerb:
                 return rows, position * sign, looked_at
             seen = wish.seen(held)
             left -= len(seen.body)
-            since = self._clock.now - held.since if held.since else None
-            rows.append(encode({**self._row(seen, wish), "holder": holder, "held_ms": since}))
+            held_ms = max(0, self._clock.now - held.since)
+            rows.append(encode({**self._row(seen, wish), "holder": holder, "held_ms": held_ms}))
             following = position * sign + sign
             yield None
         return rows, following if has_more else None, looked_at

@@ -99,7 +99,12 @@ class QuorumView:
             "without_leader_since": group.leaders.without_since or None,
             "leader_changes": [each._asdict() for each in group.leaders.all],
             "peers": {
-                peer.name: {"acknowledged_index": peer.match_index, "lag": peer.lag, "state": peer.state}
+                peer.name: {
+                    "acknowledged_index": peer.match_index,
+                    "lag": peer.lag,
+                    "state": peer.state,
+                    "is_connected": peer.is_connected,
+                }
                 for peer in state.peers
             },
         }

@@ -110,7 +110,7 @@ class System:
         #: See DefinitionVerbs.
         self.take_over = self._definitions.take_over
         peers = PeerQuestions(broker, tenants, replication, membership)
-        pages = Pages(counts, peers)
+        pages = Pages(counts, peers, home)
         #: What it is asked about members and groups.
         self.cluster = ClusterVerbs(broker, replication, membership, transfers, groups, peers)
         self._audit = AuditVerbs(audit, peers)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: So many deliveries are looked at in one slice.
 _SLICE = 256
 
+#: Who holds a delivery, and since when.
+_Found = tuple["ChannelConsumer", "Delivery", int]
+
 
 class WhoHolds:
     """home: the sessions of other nodes with the queues of this one."""
@@ -48,15 +51,15 @@ class WhoHolds:
     def on_channels(self, queue: Queue) -> Iterator[Held | None]:
         """Of a queue whose messages this node has; as Queue.holdings."""
         for found in self._deliveries(queue):
-            yield None if found is None else Held(found[1], self._peers.own_node, 0, found[0].tag, 0)
+            yield None if found is None else Held(found[1], self._peers.own_node, 0, found[0].tag, found[2])
         for session in list(self._sessions.values()):
             for consumer in list(session.consumers.values()):
                 if consumer.queue is queue:
-                    for entry, _ in list(consumer.held.values()):
-                        yield Held(entry, session.peer, consumer.number, consumer.tag, 0)
+                    for entry, since in list(consumer.held.values()):
+                        yield Held(entry, session.peer, consumer.number, consumer.tag, since)
                     yield None
 
-    def _deliveries(self, queue: Queue) -> Iterator[tuple[ChannelConsumer, Delivery] | None]:
+    def _deliveries(self, queue: Queue) -> Iterator[_Found | None]:
         """What the channels of this node hold of a queue. None: a slice is over."""
         vhost = queue.declaration.vhost
         for found in self._channels.walk(None, lambda one: one.vhost is not None and one.vhost.name == vhost):
@@ -121,7 +124,7 @@ class WhoHolds:
         return found
 
 
-def _of_channel(channel: Channel, queue: Queue) -> Iterator[tuple[ChannelConsumer, Delivery] | None]:
+def _of_channel(channel: Channel, queue: Queue) -> Iterator[_Found | None]:
     """By delivery tag, which stays where it is when others are settled."""
     tag = channel.first_tag + channel.head
     looked_at = 0
@@ -133,7 +136,7 @@ def _of_channel(channel: Channel, queue: Queue) -> Iterator[tuple[ChannelConsume
         delivery = channel.unacked[index]
         tag += 1
         if delivery is not None and delivery.consumer is not None and delivery.consumer.queue is queue:
-            yield delivery.consumer, delivery
+            yield delivery.consumer, delivery, channel.held_since(tag - 1)
         looked_at += 1
         if looked_at % _SLICE == 0:
             yield None

@@ -270,6 +270,11 @@ class QuorumQueue(QueueProxy):
         rules = group.machine.queue_state(self.queue_id)
         return rules.holdings() if rules is not None else iter(())
 
+    def held_since(self) -> Iterator[int | None]:
+        """See Queue."""
+        rules = self._state()
+        return rules.held_since() if rules is not None else iter(())
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def delete(self) -> int:

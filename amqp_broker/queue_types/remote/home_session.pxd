@@ -1,6 +1,7 @@
 cimport cython
 from amqp_broker.queue_types.remote.effects_codec cimport EffectsWriter
 from amqp_broker.queue_types.remote.home cimport Home
+from amqp_broker.turn.clock cimport TurnClock
 from queues.classic cimport ClassicQueue
 from queues.message cimport Delivery, Entry, Message
 from queues.numbered_consumer cimport NumberedConsumer
@@ -13,6 +14,7 @@ cdef int _STORED, _REFUSED
 
 cdef class RemoteConsumer(NumberedConsumer):
     cdef public HomeSession session
+    cdef public TurnClock clock
     cdef public unsigned long long number
     cdef public str tag
     cdef public bint is_exclusive
@@ -39,7 +41,7 @@ cdef class HomeSession:
     cdef public dict consumers
     cdef public dict halted
     cdef object _background
-    cdef object _clock
+    cdef public TurnClock clock
     cdef Py_ssize_t _due
     cdef public long long sent
     cdef public long long taken

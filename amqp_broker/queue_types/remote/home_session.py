@@ -75,6 +75,7 @@ class RemoteConsumer(NumberedConsumer):
         super().__init__(False, command.priority if isinstance(command, Attach) else 0)
         self.queue: ClassicQueue = queue
         self.session = session
+        self.clock = session.clock
         self.number = command.consumer
         self.tag = ""
         self.is_exclusive = False
@@ -118,7 +119,7 @@ class RemoteConsumer(NumberedConsumer):
         size = entry.message.size
         self.sent += size
         self.session.sent += size
-        return self.keep(entry, 0)
+        return self.keep(entry, self.clock.now)
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
         raise AssertionError("every delivery to another node is held until that settles it")
@@ -151,7 +152,7 @@ class HomeSession:
     ) -> None:
         self.home = home
         self._background = background
-        self._clock = clock
+        self.clock = clock
         self.pager = pager
         self.peer = peer
         self.session = session
@@ -437,8 +438,8 @@ class HomeSession:
         queue: ClassicQueue = getter.queue
         if self.is_over:
             if entry is not None:
-                queue.take_back([entry], self._clock.now)
-                queue.dispatch(self._clock.now)
+                queue.take_back([entry], self.clock.now)
+                queue.dispatch(self.clock.now)
             return
         answer = GetAnswered(sequence, getter.number, 0, None, False, 0, 0)
         if entry is not None:
@@ -516,7 +517,7 @@ class HomeSession:
         return self._leave_all()
 
     def _leave_all(self) -> Steps:
-        clock = self._clock
+        clock = self.clock
         holders: list[RemoteConsumer] = []
         queues: dict[ClassicQueue, None] = {}
         attached: dict[ClassicQueue, None] = {}

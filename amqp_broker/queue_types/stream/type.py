@@ -159,6 +159,8 @@ class StreamType(GroupType):
             "first_offset": counts.first, "next_offset": counts.next, "stream_bytes": counts.octets,
             "stream_uncompressed_bytes": counts.unpacked_octets, "stream_groups": counts.groups,
         }  # fmt: skip
+        if stream is not None:
+            figures["stream_segments"] = stream.log.segment_count()
         if queue.compactor is not None and stream is not None:
             below, dirty_percent, tombstones, _ = queue.compactor.figures(stream)
             figures |= {"compacted_below": below, "dirty_percent": dirty_percent, "tombstones": tombstones}

@@ -23,12 +23,14 @@ from amqp_broker.web.workers import usages_of, whole_node
 
 #: What RabbitMQ counts and a broker without its parts does not: clients with types want to find them.
 _ZEROS: Final = (
-    "msg_store_read_count", "msg_store_write_count", "queue_index_read_count", "queue_index_write_count",
-    "io_read_avg_time", "io_write_avg_time", "io_seek_count", "io_seek_avg_time", "io_reopen_count", "gc_num",
-    "gc_bytes_reclaimed", "mnesia_ram_tx_count", "mnesia_disk_tx_count",
+    "queue_index_read_count", "io_read_avg_time", "io_write_avg_time", "io_seek_count", "io_seek_avg_time",
+    "io_reopen_count", "gc_num", "gc_bytes_reclaimed", "mnesia_ram_tx_count", "mnesia_disk_tx_count",
 )  # fmt: skip
 #: What the node counts of its disk. A page counts as a whole one.
-_DISK: Final = ("io_read_count", "io_read_bytes", "io_write_count", "io_write_bytes", "io_sync_count")
+_DISK: Final = (
+    "io_read_count", "io_read_bytes", "io_write_count", "io_write_bytes", "io_sync_count", "msg_store_read_count",
+    "msg_store_write_count", "queue_index_write_count",
+)  # fmt: skip
 _QUEUES_OF_GC: Final = (
     "connection_closed", "channel_closed", "consumer_deleted", "exchange_deleted", "queue_deleted", "vhost_deleted",
     "node_node_deleted", "channel_consumer_deleted",

@@ -45,6 +45,7 @@ from amqp_broker.web.prometheus.whole import (
     process,
     service,
     simple,
+    times,
 )
 from amqp_broker.web.workers import facts_of_workers, usages_of, whole_node, workers_of
 
@@ -55,7 +56,7 @@ _WHOLE: Final = {"connection_churn_metrics": n.CHURN, "auth_attempt_metrics": n.
 _CLUSTER_WIDE: Final = frozenset({"vhost_status", "exchange_names", "exchange_name", "exchange_bindings"})
 _OF_THE_NODE: Final = frozenset({"node_coarse_metrics", "node_metrics"})
 _PERSISTER: Final = "node_persister_metrics"
-#: What `/metrics` sums up over all objects.
+#: What `/metrics` sums up over all objects, as far as the node counts it without looking at each.
 _BY_OBJECT: Final[tuple[tuple[n.Metric, ...], ...]] = (
     n.QUEUE_COARSE, n.QUEUE_CONSUMERS, n.QUEUE, n.QUEUE_DELIVERY, n.EXCHANGE, n.CHANNEL, n.CHANNEL_EXCHANGE,
     n.CHANNEL_QUEUE, n.CONNECTION_COARSE, n.CONNECTION,
@@ -141,14 +142,16 @@ def _text(asked: Asked, endpoint: str, families: Iterable[Family]) -> Answer:
     found = [*identity(node, cluster_name_of(asked), endpoint), *families]
     took = Family(f"{OWN_PREFIX}management_scrape_seconds", GAUGE, "How long this scrape took")
     took.add(time.monotonic() - began)
-    return Answer(raw=write([*found, took]), media=MEDIA)
+    snapshot = Family(f"{OWN_PREFIX}management_snapshot_seconds", GAUGE, "How long the node took to say its totals")
+    snapshot.add(asked.services.totals.took_s)
+    return Answer(raw=write([*found, snapshot, took]), media=MEDIA)
 
 
 def _whole(asked: Asked) -> Iterator[Family]:
     totals = _with_attempts(_totals(asked))
     yield from _without_objects(asked)
     for group in _BY_OBJECT:
-        yield from simple(PREFIX, group, totals)
+        yield from simple(PREFIX, [metric for metric in group if metric.field in totals], totals)
 
 
 def _without_objects(asked: Asked) -> Iterator[Family]:
@@ -166,6 +169,7 @@ def _without_objects(asked: Asked) -> Iterator[Family]:
     yield from service(health)
     yield from globals_of(totals, services.node.request("queue.types")["types"])
     yield from simple(OWN_PREFIX, n.OWN, totals)
+    yield from times(totals)
     if workers := workers_of(totals):
         yield from of_workers(workers, usages)
 

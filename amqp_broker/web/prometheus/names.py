@@ -10,7 +10,7 @@ from amqp_broker.web.prometheus.text import COUNTER, GAUGE
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`name` without prefix; `field` is the node's word for it. What a node does not count is 0."""
+    """`name` without prefix; `field` is the node's word for it. What a node does not count has no sample."""
 
     name: str
     field: str
@@ -60,6 +60,8 @@ QUEUE: Final = (
     gauge("queue_process_memory_bytes", "memory", "Memory of a queue"),
     gauge("queue_messages_ram", "messages_ram", "Messages in memory"),
     gauge("queue_messages_ram_bytes", "message_bytes_ram", "Size of the messages in memory"),
+    gauge("queue_messages_ready_ram", "messages_ready_ram", "Ready messages in memory"),
+    gauge("queue_messages_unacked_ram", "messages_unacknowledged_ram", "Unacknowledged messages in memory"),
     gauge("queue_messages_persistent", "messages_persistent", "Persistent messages"),
     gauge("queue_messages_persistent_bytes", "message_bytes_persistent", "Size of persistent messages"),
     gauge("queue_messages_bytes", "message_bytes", "Size of all messages"),
@@ -68,6 +70,7 @@ QUEUE: Final = (
     gauge("queue_head_message_timestamp", "head_message_timestamp", "Timestamp of the first message"),
     counter("queue_disk_reads_total", "disk_reads", "Messages read from the disk"),
     counter("queue_disk_writes_total", "disk_writes", "Messages written to the disk"),
+    gauge("stream_segments", "stream_segments", "Files in which the messages of a stream lie"),
 )
 QUEUE_DELIVERY: Final = (
     counter("queue_get_ack_total", "get", "Messages got, to be acknowledged"),
@@ -166,7 +169,9 @@ WORKER_PROCESS: Final = (
     gauge("threads", "threads", "Threads of a worker"),
     counter("cpu_seconds_total", "cpu_seconds", "Processor time of a worker"),
 )
-#: Up to so late, seconds, as the node counts it (amqp_broker/turn/loop_delays.py).
+#: The texts of buckets, seconds, whose counts the node has (amqp_broker/turn/histogram.py).
+TURN_BUCKETS: Final = ("0.0005", "0.001", "0.002", "0.005", "0.01", "0.02", "0.1", "0.5", "+Inf")
+SYNC_BUCKETS: Final = ("0.0001", "0.0005", "0.001", "0.002", "0.005", "0.01", "0.05", "0.1", "0.5", "1.0", "+Inf")
 DELAY_BUCKETS: Final = ("0.001", "0.002", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1.0", "+Inf")
 OWN: Final = (
     gauge("journal_bytes", "journal_bytes", "Size of the journal"),
@@ -177,6 +182,7 @@ OWN: Final = (
     counter("pages_stored_total", "pages_stored", "Pages of messages written to the disk"),
     counter("pages_loaded_total", "pages_loaded", "Pages of messages read from the disk"),
     gauge("delayed_messages", "messages_delayed", "Messages that exchanges hold back"),
+    gauge("publishers_blocked", "publishers_blocked", "Connections whose publishing waits: memory, disk, or a backlog"),
     gauge("leased_messages", "messages_leased", "Messages that are leased"),
 )
 

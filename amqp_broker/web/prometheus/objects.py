@@ -92,8 +92,8 @@ def families_of(services: Services, group_names: tuple[str, ...], prefix: str, c
             family = Family(prefix + metric.name, metric.kind, metric.help)
             for labels, row in labelled:
                 # What a stream with partitions has, its partitions have: a sum is to count it once.
-                if not row.get("partitions") or metric in n.QUEUE_CONSUMERS:
-                    family.add_written(number(row.get(metric.field)), labels)
+                if row.get(metric.field) is not None and (not row.get("partitions") or metric in n.QUEUE_CONSUMERS):
+                    family.add_written(number(row[metric.field]), labels)
             yield family
     cut = Family(f"{OWN_PREFIX}scrape_objects_left_out", GAUGE, "Objects too many to have samples of their own")
     for kind, count in left_out.items():
@@ -113,12 +113,16 @@ def queue_infos(services: Services, prefix: str, chosen: Chosen) -> Family:
 
 
 def oldest_ages(services: Services, chosen: Chosen) -> Iterator[Family]:
-    """How long the oldest message of a queue has been there, and the oldest delivery that a channel holds."""
+    """How long the oldest message of a queue has been there, and the delivery that is unacknowledged longest."""
     for kind, field, name, text, labels in (
         ("queues", "oldest_message_age_ms", "queue_oldest_message_age_seconds", "Age of the oldest message", _queue),
         (
-            "channels", "oldest_unacked_message_age_ms", "channel_oldest_unacked_age_seconds",
-            "Age of the oldest message that is unacknowledged", _channel,
+            "queues", "oldest_unacked_age_ms", "queue_oldest_unacked_age_seconds",
+            "Time since the delivery of a queue that is unacknowledged longest", _queue,
+        ),
+        (
+            "channels", "oldest_unacked_age_ms", "channel_oldest_unacked_age_seconds",
+            "Time since the delivery of a channel that is unacknowledged longest", _channel,
         ),
     ):  # fmt: skip
         rows = [row for row in services.objects.read(kind, None).rows if chosen.takes(kind, row)]

@@ -24,6 +24,7 @@ _NAMES: Final[Mapping[str, tuple[str, str, str]]] = {
     "checkpoint_index": ("raft_snapshot_index", "raft_log_snapshot_index", "Up to which entry the state is stored"),
     "last_index": ("raft_last_written_index", "raft_log_last_written_index", "The last entry in the log of this node"),
 }
+_MOST_SEGMENTS: Final = ("raft_max_num_segments", "Segments of the journal that the group needs which needs most")
 
 
 def raft_families(services: Services, prefix: str, *, by_group: bool) -> Iterator[Family]:
@@ -41,8 +42,22 @@ def raft_families(services: Services, prefix: str, *, by_group: bool) -> Iterato
             if not by_group:
                 family.add(max((group[field] for group in groups), default=0))
             yield family
+    yield from _segments(groups, prefix, by_group=by_group)
     yield from _latencies(groups, prefix, by_group=by_group)
     yield from _links(status)
+
+
+def _segments(groups: list[Mapping[str, JsonValue]], prefix: str, *, by_group: bool) -> Iterator[Family]:
+    """Files of the journal, which is that of all groups: those from the first that a group needs on. A member of a
+    version before does not say it."""
+    counted = [(group, group["segments"]) for group in groups if "segments" in group]
+    name, text = ("raft_num_segments", "Segments that a group needs") if by_group else _MOST_SEGMENTS
+    family = Family(prefix + name, GAUGE, text)
+    for group, count in counted if by_group else ():
+        family.add(count, _labels(group))
+    if counted and not by_group:
+        family.add(max(count for _, count in counted))
+    yield family
 
 
 def _latencies(groups: list[Mapping[str, JsonValue]], prefix: str, *, by_group: bool) -> Iterator[Family]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
@@ -27,6 +27,15 @@ class Family:
     def add_written(self, value: Number, labels: str) -> None:
         """With labels as `write_labels` gives them: for very many samples that share them."""
         self.samples.append(("", labels, value))
+
+    def add_histogram(self, bounds: Sequence[str], counts: Sequence[int], total: Number, labels: Labels) -> None:
+        """counts: of each bound, without those below it. total: of all values."""
+        within = 0
+        for bound, count in zip(bounds, counts, strict=True):
+            within += count
+            self.add(within, {**labels, "le": bound}, "_bucket")
+        self.add(within, labels, "_count")
+        self.add(total, labels, "_sum")
 
     def lines(self) -> Iterable[str]:
         yield f"# TYPE {self.name} {self.kind}\n"

@@ -99,6 +99,30 @@ def persister(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
         yield _one(f"io_{each}_time_seconds_total", COUNTER, f"Input and output: time of kind {each}", seconds)
 
 
+    for name, field, text in (
+        ("msg_store_read_total", "msg_store_read_count", "Messages read from pages on the disk"),
+        ("msg_store_write_total", "msg_store_write_count", "Messages written to pages on the disk"),
+        ("queue_index_write_ops_total", "queue_index_write_count", "Writes of the journal, of many entries each"),
+    ):
+        yield _one(name, COUNTER, text, number(totals.get(field)))
+    yield _one("queue_index_read_ops_total", COUNTER, "Always 0: the journal is read at the start only", 0)
+
+
+def times(totals: Mapping[str, JsonValue]) -> Iterator[Family]:
+    """How long the turns of the node's loop take, with their inputs, and syncs of its journal."""
+    for name, bounds, counts, total, text in (
+        ("loop_turn_seconds", n.TURN_BUCKETS, "turns", "turn_seconds", "How long a turn of the loop took"),
+        (
+            "journal_sync_seconds", n.SYNC_BUCKETS, "journal_syncs", "journal_sync_seconds",
+            "How long it took to write what waited, and to sync it",
+        ),
+    ):  # fmt: skip
+        family = Family(OWN_PREFIX + name, HISTOGRAM, text)
+        if len(counted := totals.get(counts) or ()) == len(bounds):
+            family.add_histogram(bounds, counted, number(totals.get(total)), {})
+        yield family
+
+
 def alarms(health: Mapping[str, JsonValue], unreachable: int) -> Iterator[Family]:
     """1 while an alarm is on."""
     on = {each["resource"] for each in health.get("local_alarms") or ()}
@@ -148,13 +172,9 @@ def of_workers(workers: Mapping[int, Mapping[str, JsonValue]], usages: Mapping[i
         yield family
     delays = Family(f"{OWN_PREFIX}worker_loop_delay_seconds", HISTOGRAM, "How late the timers of a worker were")
     for number_of, counted in workers.items():
-        labels, within = {"worker": str(number_of)}, 0
         if len(counts := counted.get("loop_delays") or ()) == len(n.DELAY_BUCKETS):
-            for bound, count in zip(n.DELAY_BUCKETS, counts, strict=True):
-                within += count
-                delays.add(within, {**labels, "le": bound}, "_bucket")
-            delays.add(within, labels, "_count")
-            delays.add(number(counted.get("loop_delay_ms")) / _MS, labels, "_sum")
+            late_s = number(counted.get("loop_delay_ms")) / _MS
+            delays.add_histogram(n.DELAY_BUCKETS, counts, late_s, {"worker": str(number_of)})
     yield delays
 
 
@@ -198,11 +218,6 @@ def _dead_letters(by_type: Mapping[str, Mapping[str, JsonValue]], keeping: set[s
 def _sizes(totals: Mapping[str, JsonValue]) -> Family:
     """By the size of the body; each bucket with those below it."""
     family = Family(f"{PREFIX}message_size_bytes", HISTOGRAM, "Size of messages received from publishers")
-    within = 0
     counts = totals.get("message_sizes") or [0] * len(n.SIZE_BUCKETS)
-    for bound, count in zip(n.SIZE_BUCKETS, counts, strict=True):
-        within += count
-        family.add(within, {**_PROTOCOL, "le": bound}, "_bucket")
-    family.add(within, _PROTOCOL, "_count")
-    family.add(number(totals.get("publish_oct")), _PROTOCOL, "_sum")
+    family.add_histogram(n.SIZE_BUCKETS, counts, number(totals.get("publish_oct")), _PROTOCOL)
     return family

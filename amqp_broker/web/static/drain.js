@@ -12,8 +12,8 @@ const MOST_NAMED = 20;
 function standing(guard) {
   const queues = guard.critical_queues;
   return [facts([["It can be stopped", guard.is_safe ? badge("yes", "good") : badge("not yet", "bad")],
-    ["Groups that would lose their majority", count(guard.critical_groups.length)], ["Entries that another member lacks", count(guard.lag)],
-    ["Groups that it leads", count(guard.leads)], ["Connections of clients", count(guard.connections)], ["Durable classic queues that are away with it", count(guard.classic_queues)]]),
+    ["Groups that would lose their majority", count(guard.critical_groups.length)], ["Entries that a member lacks which is needed then", count(guard.lag)], ["Groups without a leader now", count(guard.leaderless_groups?.length ?? 0)],
+    ["Groups that it leads", count(guard.leads)], ["Connections of clients", count(guard.connections)], ["Durable classic queues that are away with it", count(guard.classic_queues)], ["Quorum queues and streams that have no other copy", count(guard.only_copies ?? 0)]]),
   queues.length ? h("p", { class: "hint" }, "These queues would stand still: ", queues.slice(0, MOST_NAMED).map((each, index) => [index ? ", " : "", link(to.queue(each), each.name)]),
     queues.length > MOST_NAMED ? ` and ${count(queues.length - MOST_NAMED)} more` : "", ".") : null];
 }

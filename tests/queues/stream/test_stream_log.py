@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queues.message import Address, build_message
 from queues.page import AddressBook
 from queues.pager import Pager
-from queues.stream.chunk import Chunk, ChunkBuilder
+from queues.stream.chunk import Chunk, ChunkBuilder, records_of
 from queues.stream.log import StreamLog
 from queues.stream.marks import Marks, Step
 from queues.stream.place import Place
@@ -73,7 +73,7 @@ def test_readers_get_what_was_appended(steps: list[tuple[str, object]], budget: 
             times += [now] * len(value)
         elif what == "place" and isinstance(value, list):
             chunk = Chunk(chunk_of(value))
-            location = pager.place(7, chunk.octets)
+            location = pager.place(7, chunk.octets, records_of(chunk.octets, 0))
             assert location is not None
             assert log.append_placed(now, chunk, Place(0, 7, location)) == len(model)
             model += value

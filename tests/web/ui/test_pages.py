@@ -1,15 +1,12 @@
-"""Each page in a browser: with nothing in the broker, with thousands of queues, with names that are meant to break
-them, and with the node away. The console says nothing is wrong (conftest.py)."""
+"""Each page in a browser: with nothing in the broker, with thousands of queues, and with names that are meant to
+break them; with the node away: test_node_away.py. The console says nothing is wrong (conftest.py)."""
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
 
-import amqp_broker
 from amqp_broker.client import Connection
 from amqp_broker.protocol import methods as m
 from amqp_broker.testing.embedded import RunningBroker
@@ -375,20 +372,3 @@ def test_a_wrong_password_and_logging_out(newcomer: Browser) -> None:
     stored = "return JSON.stringify([{...localStorage}, {...sessionStorage}])"
     assert "guest" not in window.driver.execute_script(stored)
     window.user = ""
-
-
-def test_the_node_goes_and_comes_back(opened: Browser) -> None:
-    with amqp_broker.running(management=True, log_level="warning") as broker:
-        opened.visit(broker.management_url)
-        opened.log_in()
-        opened.go("queues")
-        opened.find("main .message")
-        os.kill(broker.process.pid, signal.SIGSTOP)
-        try:
-            opened.until(lambda: any("does not answer" in each for each in opened.texts("#state:not([hidden])")))
-        finally:
-            os.kill(broker.process.pid, signal.SIGCONT)
-        opened.until(lambda: not opened.texts("#state:not([hidden])"))
-        assert opened.texts("main h1") == ["Queues"]
-        # Nobody looks any more when it ends.
-        opened.driver.get("about:blank")

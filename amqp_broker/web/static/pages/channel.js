@@ -4,7 +4,7 @@ import { get, path } from "../api.js";
 import { chart } from "../chart.js";
 import { h, link, patch } from "../dom.js";
 import { crumbs, facts, heading } from "../facts.js";
-import { count, short, yesNo } from "../format.js";
+import { count, duration, short, yesNo } from "../format.js";
 import { recordPoint, recorded } from "../history.js";
 import { to } from "../router.js";
 import { consumerTable } from "./queue.js";
@@ -28,7 +28,7 @@ export function channelPage(name) {
     rates.data = recorded(where, "Messages", RATES, (value) => `${short(value)}/s`);
     patch(about, facts([["Connection", connection ? link(to.connection(connection), connection) : undefined], ["User", found.user], ["Virtual host", found.vhost], ["Node", found.node],
       ["Confirms", yesNo(found.confirm)], ["Transactions", yesNo(found.transactional)], ["Prefetch", found.prefetch_count || "no limit"], ["Prefetch of the channel", found.global_prefetch_count || "no limit"],
-      ["Unacknowledged", count(found.messages_unacknowledged)], ["Unconfirmed", count(found.messages_unconfirmed)], ["Uncommitted", count(found.messages_uncommitted)],
+      ["Unacknowledged", count(found.messages_unacknowledged)], ["Unconfirmed", count(found.messages_unconfirmed)], ["Uncommitted", count(found.messages_uncommitted)], ["Longest unacknowledged", found.oldest_unacked_age_ms === undefined ? undefined : duration(found.oldest_unacked_age_ms)],
       ["Published in all", count(stats.publish)], ["Delivered in all", count(stats.deliver_get)]]));
     patch(consumers, h("h2", {}, "Consumers"), consumerTable(found.consumer_details ?? []));
   }

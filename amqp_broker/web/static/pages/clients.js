@@ -5,7 +5,7 @@ import { doToMany, lookAtMany } from "../bulk.js";
 import { confirmMany, confirmName } from "../dialog.js";
 import { badge, h, link } from "../dom.js";
 import { heading } from "../facts.js";
-import { count, json, octets, rate, time } from "../format.js";
+import { count, duration, json, octets, rate, time } from "../format.js";
 import { to } from "../router.js";
 import { table } from "../table.js";
 import { chosenVhost, listPath } from "../vhosts.js";
@@ -55,6 +55,7 @@ export const CHANNELS = [
   { key: "consumer_count", title: "Consumers", isNumber: true, render: (row) => count(row.consumer_count) },
   { key: "prefetch_count", title: "Prefetch", isNumber: true, render: (row) => row.prefetch_count || "∞" },
   { key: "messages_unacknowledged", title: "Unacked", isNumber: true, render: (row) => count(row.messages_unacknowledged) },
+  { key: "oldest_unacked_age_ms", title: "Longest unacked", isNumber: true, isHidden: true, render: (row) => duration(row.oldest_unacked_age_ms) },
   { key: "messages_unconfirmed", title: "Unconfirmed", isNumber: true, render: (row) => count(row.messages_unconfirmed) },
   { key: "publish", title: "Published", isNumber: true, sort: "message_stats.publish_details.rate", render: (row) => rate(stat(row, "publish")) },
   { key: "deliver_get", title: "Delivered", isNumber: true, sort: "message_stats.deliver_get_details.rate", render: (row) => rate(stat(row, "deliver_get")) },

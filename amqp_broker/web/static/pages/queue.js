@@ -72,6 +72,7 @@ function showOverview(parts, queue, key) {
   parts.rates.data = recorded(key, "Rates", RATES, (value) => `${short(value)}/s`);
   patch(parts.facts, hints(queue), h("h2", {}, "Details"), facts([
     ["Node", queue.node], ["Offsets", queue.next_offset === undefined ? undefined : `${queue.first_offset} to ${queue.next_offset}`], ["Oldest message", queue.oldest_message_age_ms === undefined ? undefined : duration(queue.oldest_message_age_ms)],
+    ["Longest unacknowledged", queue.oldest_unacked_age_ms === undefined ? undefined : duration(queue.oldest_unacked_age_ms)],
     ["Octets", octets(queue.message_bytes)], ["Memory", queue.memory ? octets(queue.memory) : undefined], ["Idle since", queue.idle_since],
     ["Leader", queue.leader], ["Members", queue.members?.join(", ")], ["Online", queue.online?.join(", ")],
     ["Published in all", count(stats.publish)], ["Delivered in all", count(stats.deliver_get)], ["Acknowledged in all", count(stats.ack)],

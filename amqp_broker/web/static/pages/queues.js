@@ -5,7 +5,7 @@ import { doToMany, lookAtMany } from "../bulk.js";
 import { attempt, confirmMany, formDialog } from "../dialog.js";
 import { badge, h, link } from "../dom.js";
 import { heading } from "../facts.js";
-import { count, octets, rate, json } from "../format.js";
+import { count, duration, octets, rate, json } from "../format.js";
 import { moveMany } from "../moving.js";
 import { to } from "../router.js";
 import { table } from "../table.js";
@@ -40,6 +40,7 @@ const COLUMNS = [
   number("memory", "Memory", (row) => octets(row.memory), true),
   number("message_bytes", "Octets", (row) => octets(row.message_bytes), true),
   number("redeliver", "Redelivered", (row) => rate(stat(row, "redeliver")), true, "message_stats.redeliver_details.rate"),
+  number("oldest_unacked_age_ms", "Longest unacked", (row) => duration(row.oldest_unacked_age_ms), true),
   { key: "node", isForRoom: true, title: "Node", isHidden: true, render: (row) => row.node },
 ];
 
