@@ -77,6 +77,7 @@ cdef class Channel:
     cdef public Py_ssize_t unacked_deliveries
     cdef public Py_ssize_t fetched
     cdef public long long passed
+    cdef public long long answered
     cdef public long long redelivered
     cdef public long long unwanted
     cdef public long long got
