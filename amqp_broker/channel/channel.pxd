@@ -79,6 +79,7 @@ cdef class Channel:
     cdef public object times
     cdef public long long note_from
     cdef public long long passed
+    cdef public long long answered
     cdef public long long redelivered
     cdef public long long unwanted
     cdef public long long got

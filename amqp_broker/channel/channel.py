@@ -143,9 +143,9 @@ class Channel:
         self.head = self.unacked_deliveries = self.note_from = 0  # the next delivery from then on is noted in `times`
         self.fetched = 0  # by basic.get, and held as these are
         self.times: DeliveryTimes | None = None  # of both, once there is one
-        #: Of all tags, so many were not to be acknowledged. redelivered: of all, so many were delivered before.
-        #: unwanted: so many were put back or refused. got, got_no_ack, got_nothing: answers to basic.get.
-        self.passed = self.redelivered = self.unwanted = 0
+        #: Of all tags, so many were not to be acknowledged, were delivered before, were put back or refused, were the
+        #: broker's own answers. got, got_no_ack, got_nothing: answers to basic.get.
+        self.passed = self.redelivered = self.unwanted = self.answered = 0
         self.got = self.got_no_ack = self.got_nothing = 0
         self.prefetch = self.consumer_prefetch = 0
         self.max_unacked = connection.config.max_unacked_per_channel
@@ -183,7 +183,7 @@ class Channel:
             self.count_published()
             self.count_sizes()
         clients.retire_channel(
-            self.published + confirms.published, confirms.published, confirms.confirmed, self.delivered_count(),
+            self.published + confirms.published, confirms.published, confirms.confirmed, self.messages_delivered(),
             self.routed_count(),
         )  # fmt: skip
         self.set_transaction(None)
@@ -423,6 +423,17 @@ class Channel:
     def count_copies(self, copies: int) -> None:
         """The message published last went to so many queues by the long way."""
         self.extra += copies
+
+    def count_request(self, size: int) -> None:
+        """What was published last, `size` octets, was a request to the broker itself: neither that nor its answer is
+        counted as a message."""
+        self.published -= 1
+        self.extra += 1
+        self.octets -= size
+
+    def count_answer(self) -> None:
+        """What was delivered last was the broker's answer."""
+        self.answered += 1
 
     def count_sizes(self) -> None:
         """Add what was published since the last call to the counts of sizes: when somebody asks."""
@@ -667,6 +678,10 @@ class Channel:
     def delivered_count(self) -> int:
         """How many deliveries there were, in any way: that is how many tags."""
         return self.first_tag + len(self.unacked) - 1
+
+    def messages_delivered(self) -> int:
+        """How many of these were messages, and not the broker's own answers."""
+        return self.delivered_count() - self.answered
 
     def held_count(self) -> int:
         """How many deliveries wait for their acknowledgement, with what basic.get has fetched."""

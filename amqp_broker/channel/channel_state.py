@@ -123,6 +123,6 @@ def go_on_with(
     channel.passed, channel.redelivered, channel.unwanted = state.passed, state.redelivered, state.unwanted
     channel.got, channel.got_no_ack, channel.got_nothing = state.got, state.got_no_ack, state.got_nothing
     connection.clients.go_on_with_channel(
-        state.published + state.confirmed, state.confirmed, channel.delivered_count(), channel.routed_count()
+        state.published + state.confirmed, state.confirmed, channel.messages_delivered(), channel.routed_count()
     )
     return channel

@@ -242,6 +242,7 @@ class Publisher:
         """A reply to a reply consumer, or a request to the broker itself."""
         channel.connection.stay()
         if message.address.exchange == SYSTEM_EXCHANGE:
+            channel.count_request(message.body_size)
             self._system.request(channel, message.address.routing_key, message, facts)
             return
         if not self._reply_consumers.deliver(message) and channel.is_mandatory:

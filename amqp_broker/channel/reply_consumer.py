@@ -37,4 +37,5 @@ class ReplyConsumer(ChannelConsumer):
     def answer(self, message: Message) -> None:
         """See Replied."""
         self.deliver_at_once(message, False)
+        self.channel.count_answer()
         self._client.pause_unread()

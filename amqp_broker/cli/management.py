@@ -13,7 +13,7 @@ import click
 
 from amqp_broker.cli.tls_options import add_tls_options, tls_context
 from amqp_broker.client.address import parse_url
-from amqp_broker.settings.kinds import ADDRESSES, Address
+from amqp_broker.settings.kinds import ADDRESSES, Address, split_list
 
 if TYPE_CHECKING:
     from amqp_broker.web.places import Places
@@ -40,6 +40,10 @@ URL_VARIABLE = "AMQP_BROKER_MANAGEMENT_URL"
     "--list-rows", type=click.IntRange(0, 10_000_000), default=100_000, show_default=True,
     help="Whole lists are given again for a second, so many rows of all of them together.",
 )
+@click.option(
+    "--allowed-hosts", default="", metavar="NAME,...",
+    help="Names by which a proxy or a browser asks over an address of this machine's own; * for any.",
+)
 @click.option("--log-level", default="info", show_default=True, help="debug, info, warning or error.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of lines.")
 def management(
@@ -51,6 +55,7 @@ def management(
     exit_with_parent: bool,
     statistics_objects: int,
     list_rows: int,
+    allowed_hosts: str,
     log_level: str,
     log_format: str,
 ) -> int:
@@ -72,7 +77,9 @@ def management(
         raise click.ClickException(str(error)) from None
     tls = tls_context(address)
     start_logging(log_level, log_format)
+    allowed = tuple(split_list(allowed_hosts))
     if sockets is None:
+        allowed += tuple(each.host for each in _addresses("--listen", listen))
         places = _bound(listen, prometheus_listen)
         for protocol, host, port in places.names():
             click.echo(f"{protocol} on http://{Address(host, port)}/", err=True)
@@ -80,7 +87,7 @@ def management(
         places = Places.inherited(sockets, prometheus_sockets or "")
     return run(
         address, places, ends_with_parent=exit_with_parent, statistics_objects=statistics_objects, list_rows=list_rows,
-        tls=tls,
+        tls=tls, allowed_hosts=allowed,
     )  # fmt: skip
 
 

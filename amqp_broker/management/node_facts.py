@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+#: Protocols, as RabbitMQ calls them.
+AMQPS: Final = "amqp/ssl"
+CLUSTERING: Final = "clustering"
 
 
 class ListenerFacts(NamedTuple):
@@ -14,6 +18,17 @@ class ListenerFacts(NamedTuple):
     tls: bool = False
 
 
+class CertificateFacts(NamedTuple):
+    """What a listener of TLS shows, and whom it trusts: the files, and when each certificate in them ends, milliseconds
+    since the epoch."""
+
+    listener: ListenerFacts
+    certfile: str
+    cacertfile: str
+    certfile_ends_at: tuple[int, ...]
+    cacertfile_ends_at: tuple[int, ...]
+
+
 class NodeFacts:
     """started_at: milliseconds since the epoch. process_id: 0 where nobody said. is_ending: it is about to end.
     is_drained: somebody wants it to let go of its work."""
@@ -21,6 +36,7 @@ class NodeFacts:
     def __init__(self, started_at: int) -> None:
         self.started_at = started_at
         self.listeners: tuple[ListenerFacts, ...] = ()
+        self._certificates: dict[str, tuple[CertificateFacts, ...]] = {}
         self.process_id = 0
         self.data_dir = ""
         self.config_files: tuple[str, ...] = ()
@@ -40,6 +56,15 @@ class NodeFacts:
     def listens(self, listeners: tuple[ListenerFacts, ...]) -> None:
         """Clients and other nodes are let in there from now on."""
         self.listeners = listeners
+
+    @property
+    def certificates(self) -> tuple[CertificateFacts, ...]:
+        """Of all listeners of TLS."""
+        return tuple(each for protocol in sorted(self._certificates) for each in self._certificates[protocol])
+
+    def shows(self, protocol: str, certificates: tuple[CertificateFacts, ...]) -> None:
+        """Its listeners of a protocol show these from now on."""
+        self._certificates[protocol] = certificates
 
     def drain(self, is_drained: bool) -> None:
         """Somebody wants it to let go of its work, or no longer."""

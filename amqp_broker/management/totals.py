@@ -224,7 +224,7 @@ class Totals:
                         published += own
                         to_confirm += channel.confirms.published
                         confirmed += channel.confirms.confirmed
-                        delivered += channel.delivered_count()
+                        delivered += channel.messages_delivered()
                         routed += channel.routed_count()
             yield None
         sizes = clients.message_sizes

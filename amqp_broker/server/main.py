@@ -22,8 +22,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 from amqp_broker.connection.connection import connections_of
-from amqp_broker.management.node_facts import ListenerFacts
+from amqp_broker.management.node_facts import AMQPS, CLUSTERING, ListenerFacts
 from amqp_broker.node import Node
+from amqp_broker.server.certificates import shown_at
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.collector import start_collector
 from amqp_broker.server.descriptors import raise_limit
@@ -135,6 +136,9 @@ def _serve(
         node = Node(config, disk, now, secrets.token_bytes, token)
         facts = node.facts
         facts.runs_as(os.getpid(), str(config.data_dir.absolute()))
+        facts.shows(AMQPS, shown_at(listeners.facts(), config.tls_certificate, config.tls_client_ca))
+        links = [ListenerFacts(CLUSTERING, *each, tls=True) for each in config.cluster_listen if config.cluster_cert]
+        facts.shows(CLUSTERING, shown_at(links, config.cluster_cert, config.cluster_ca))
         cluster.prepare(node.acquaintances)
         # A million recovered objects hold no cycles: looking for some would take most of the start.
         gc.disable()
@@ -142,7 +146,7 @@ def _serve(
         unverified = verify_at_start(node.take_page_checks(), config.verify_at_start_bytes)
         start_collector()
         again = read_again if seat is None else lambda: of_worker(read_again(), config)
-        reloading = Reloading(config, again, handler, listeners.use, node.audit)
+        reloading = Reloading(config, again, handler, listeners.use, node.audit, facts)
         run = Run(config, node, disk, listeners, cluster, lines, management, token, reloading, manager)
         return _in_loop(run.until_stopped(unverified))
     finally:

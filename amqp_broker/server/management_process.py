@@ -142,6 +142,7 @@ class ManagementProcess:
         command = [sys.executable, "-P", "-m", "amqp_broker", "management", "--exit-with-parent"]
         command.append(f"--statistics-objects={self._config.statistics_objects}")
         command.append(f"--list-rows={self._config.management_list_rows}")
+        command.append(f"--allowed-hosts={','.join(_own_names(self._config))}")
         command += [f"--sockets={_numbers(self._api)}", f"--prometheus-sockets={_numbers(self._prometheus)}"]
         return subprocess.Popen(
             [*command, f"--log-level={self._config.log_level}", f"--log-format={self._config.log_format}"],
@@ -151,6 +152,11 @@ class ManagementProcess:
             pass_fds=[each.fileno() for each in (*self._api, *self._prometheus)],
             process_group=0,  # Ctrl-C is for the broker, which then ends it
         )
+
+
+def _own_names(config: Config) -> tuple[str, ...]:
+    """By which it may be asked: those that are allowed, and those that it was told to listen on."""
+    return (*config.management_allowed_hosts, *(each.host for each in config.management_listen))
 
 
 def _numbers(sockets: list[socket.socket]) -> str:

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from amqp_broker.management.node_facts import AMQPS, CertificateFacts, NodeFacts
+from amqp_broker.server.certificates import shown_at
 from amqp_broker.server.tls import tls_context
 from amqp_broker.settings.config import SETTINGS, Config
 from amqp_broker.settings.log_format import formatter
@@ -29,7 +31,7 @@ RELOADED: Final = ("log_level", "log_format", "tls_certificate", "tls_key", "tls
 
 class Reloading:
     """config: in force. read: the settings as they are now; raises ConfigError. use: gets a context for the handshakes
-    of TLS from now on."""
+    of TLS from now on. facts: are told when its certificates end."""
 
     def __init__(
         self,
@@ -38,12 +40,14 @@ class Reloading:
         handler: logging.Handler,
         use: Callable[[ssl.SSLContext], None],
         audit: AuditLog,
+        facts: NodeFacts,
     ) -> None:
         self._config = config
         self._read = read
         self._handler = handler
         self._use = use
         self._audit = audit
+        self._facts = facts
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -54,16 +58,22 @@ class Reloading:
 
     async def _reload(self) -> None:
         try:
-            wanted, context = await asyncio.to_thread(self._look)
+            wanted, context, certificates = await asyncio.to_thread(self._look)
         except (ConfigError, OSError, RuntimeError) as error:  # the last: there is no thread to be had
             log.error("SIGHUP: nothing is reloaded, the broker goes on with the settings that it has: %s", error)
             return
         self._apply(wanted, context)
+        if context is not None:
+            self._facts.shows(AMQPS, certificates)
 
-    def _look(self) -> tuple[Config, ssl.SSLContext | None]:
+    def _look(self) -> tuple[Config, ssl.SSLContext | None, tuple[CertificateFacts, ...]]:
         """In a thread: it reads files. Raises ConfigError, OSError."""
         wanted = self._read()
-        return wanted, tls_context(wanted) if self._config.tls_listen and wanted.tls_listen else None
+        if not self._config.tls_listen or not wanted.tls_listen:
+            return wanted, None, ()
+        listeners = [each.listener for each in self._facts.certificates if each.listener.protocol == AMQPS]
+        context = tls_context(wanted)
+        return wanted, context, shown_at(listeners, wanted.tls_certificate, wanted.tls_client_ca)
 
     def _apply(self, wanted: Config, context: ssl.SSLContext | None) -> None:
         changed = [

@@ -6,7 +6,7 @@ import errno
 import socket
 from collections.abc import Iterable
 
-from amqp_broker.management.node_facts import ListenerFacts
+from amqp_broker.management.node_facts import AMQPS, ListenerFacts
 from amqp_broker.settings.kinds import Address
 
 #: How long an address may take to say whether somebody listens on it, seconds.
@@ -39,7 +39,7 @@ def address_of(listener: socket.socket) -> Address:
 def facts_of(plain: Iterable[socket.socket], secure: Iterable[socket.socket]) -> tuple[ListenerFacts, ...]:
     """Where clients come in, without TLS and with it."""
     found = [ListenerFacts("amqp", *address_of(each)) for each in plain]
-    return (*found, *[ListenerFacts("amqp/ssl", *address_of(each), tls=True) for each in secure])
+    return (*found, *[ListenerFacts(AMQPS, *address_of(each), tls=True) for each in secure])
 
 
 def _bind(address: Address, flag: str) -> socket.socket:

@@ -123,6 +123,13 @@ class Config(ClusterConfig):
         NETWORK,
         "Addresses of the HTTP API, served by a process of its own, which nobody misses where they are taken; or off.",
     )
+    management_allowed_hosts: tuple[str, ...] = setting(
+        NAMES,
+        (),
+        NETWORK,
+        "Names by which the HTTP API may be asked over a loopback address, beside those of this machine: those of a "
+        "proxy on it that hands on the name its clients said; * for any.",
+    )
     prometheus_listen: tuple[Address, ...] = setting(
         ADDRESSES,
         (Address("127.0.0.1", 15692),),

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from amqp_broker.system_client import SystemRequestError
+from amqp_broker.web.hosts import Hosts
 from amqp_broker.web.jobs import Jobs
 from amqp_broker.web.login import Logins
 from amqp_broker.web.node_client import NodeClient, NodeGone
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Services:
     """`url` is where the node is, with a user who has the tag administrator. `places` are the HTTP listeners, for those
     who ask what there is. statistics_objects: of so many what they counted is remembered. list_rows: ObjectLists. tls:
-    for a URL with amqps://."""
+    for a URL with amqps://. allowed_hosts: Hosts."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class Services:
         statistics_objects: int = MOST_OBJECTS,
         list_rows: int = MOST_ROWS,
         tls: SSLContext | None = None,
+        allowed_hosts: tuple[str, ...] = (),
     ) -> None:
         self.node = NodeClient(url, tls)
         self.logins = Logins(self.node)
@@ -42,6 +44,7 @@ class Services:
         self.sessions = UserSessions(url, tls=tls)
         self.jobs = Jobs(self.sessions.open, self.forget)
         self.places = places
+        self.hosts = Hosts(allowed_hosts)
         self.was_ready = False
         self._stop = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="totals", daemon=True)

@@ -194,7 +194,7 @@ def test_what_a_closing_channel_has_done_is_counted_once_though_its_connection_i
     assert driver.node.background.jobs
     assert client.names() == []
     going_on = client.connection.channels.values()
-    assert clients.sums.delivered + sum(each.delivered_count() for each in going_on) == delivered
+    assert clients.sums.delivered + sum(each.messages_delivered() for each in going_on) == delivered
     driver.lose(client)
     finish(driver)
     assert clients.sums.delivered == delivered

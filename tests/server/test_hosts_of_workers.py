@@ -240,6 +240,10 @@ def test_links_of_workers_over_tls(tmp_path: Path) -> None:
             use(cluster.urls[number % 3], f"q{number}")
         totals = ask_all(cluster, "totals")
         assert all(set(each["nodes"]) == WORKERS for each in totals.values())  # type: ignore[call-overload]
+        for health in ask_all(cluster, "health").values():
+            (shown,) = health["certificates"]  # type: ignore[misc]
+            assert (shown["protocol"], shown["certfile"]) == ("clustering", str(files["cluster_cert"]))
+            assert len(shown["certfile_ends_at"]) == len(shown["cacertfile_ends_at"]) == 1
 
 
 def place_at(cluster: RunningCluster, home: str, name: str) -> None:

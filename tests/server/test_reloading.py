@@ -18,6 +18,7 @@ import pytest
 import trustme
 
 from amqp_broker.client import ConnectFailed, Connection
+from amqp_broker.management.node_facts import NodeFacts
 from amqp_broker.server.reloading import Reloading
 from amqp_broker.settings.config import Config
 from amqp_broker.settings.log_format import JSON, about, formatter
@@ -181,7 +182,7 @@ async def test_a_defect_in_reloading_is_logged_at_once(caplog: pytest.LogCapture
 
     caplog.handler.addFilter(hear)
     nobody = cast("AuditLog", None)  # nothing comes to be written down
-    reloading = Reloading(Config(), read, logging.NullHandler(), lambda context: None, nobody)
+    reloading = Reloading(Config(), read, logging.NullHandler(), lambda context: None, nobody, NodeFacts(0))
     reloading.begin()
     async with asyncio.timeout(TIMEOUT_S):
         await said.wait()

@@ -59,7 +59,7 @@ def test_who_says_little_is_not_waited_for(http: Http) -> None:
     beginnings = (
         b"GET /api/ov",
         GET + b"GET /li",
-        b"PUT /api/queues/%2F/q HTTP/1.1\r\nHost: h\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n"
+        b"PUT /api/queues/%2F/q HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n"
         b"Content-Length: 20000000\r\n\r\n{",
     )
     with ExitStack() as stack:
@@ -85,9 +85,9 @@ def test_who_says_little_is_not_waited_for(http: Http) -> None:
 def test_a_request_within_a_request_is_none(http: Http, head: bytes) -> None:
     """What a proxy might take for a body is never taken for a request."""
     login = b"Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n"
-    within = b"DELETE /api/vhosts/%2F HTTP/1.1\r\nHost: h\r\n" + login + b"\r\n"
+    within = b"DELETE /api/vhosts/%2F HTTP/1.1\r\nHost: localhost\r\n" + login + b"\r\n"
     with opened(http) as connection:
-        connection.sendall(b"POST /api/login HTTP/1.1\r\nHost: h\r\n" + head + b"\r\n0\r\n\r\n" + within)
+        connection.sendall(b"POST /api/login HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n0\r\n\r\n" + within)
         connection.shutdown(socket.SHUT_WR)
         heard = everything(connection)
     assert heard.startswith((b"HTTP/1.1 400", b"HTTP/1.1 501")), heard
@@ -133,7 +133,7 @@ def test_who_reads_nothing_delays_nobody(http: Http, broker: RunningBroker) -> N
             connection = stack.enter_context(socket.create_connection((http.host, http.port), timeout=TIMEOUT_S))
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
             for _ in range(20):
-                connection.sendall(b"GET /api/queues HTTP/1.1\r\nHost: h\r\n" + login + b"\r\n")
+                connection.sendall(b"GET /api/queues HTTP/1.1\r\nHost: localhost\r\n" + login + b"\r\n")
         assert http("GET", "/whoami").status == 200
         assert works(broker)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
@@ -18,7 +18,8 @@ from amqp_broker.cli.management import DEFAULT_URL, URL_VARIABLE
 from amqp_broker.cli.tls_options import add_tls_options, explain, tls_context
 from amqp_broker.client.address import Address, parse_url
 from amqp_broker.client.connection import Connection
-from amqp_broker.client.errors import ChannelClosed, ClientError, ConnectFailed
+from amqp_broker.client.errors import ChannelClosed, ClientError, ConnectFailed, ConnectionClosed
+from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.system_client import SystemClient, SystemRequestError
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 #: A refusal of the service begins with what was asked, which nobody has typed.
 _VERB = re.compile(r"^[a-z_]+(\.[a-z_]+)?: ")
 _MISSING = re.compile(r"\bno ([a-z ]+) '")
+#: So much of a text is left whole in what the broker closes a connection with.
+_TOLD_CHARACTERS: Final = 50
 C = TypeVar("C", bound=Callable[..., object])
 
 #: By what the broker calls one of a kind: the list that has them.
@@ -69,6 +72,17 @@ def asking(url: str, vhost: str | None = None) -> Iterator[SystemClient]:
     _checked(url)
     with _told_in_one_line(url), SystemClient(url, tls_context(url), virtual_host=vhost) as client:
         yield client
+
+
+@contextmanager
+def told_by_its_end(text: str) -> Iterator[None]:
+    """Around a request that may end the connection which it goes over, by a close that has this text: whoever is told
+    so knows that it was carried out."""
+    try:
+        yield
+    except ConnectionClosed as error:
+        if error.reply_code != ReplyCode.CONNECTION_FORCED or text[:_TOLD_CHARACTERS] not in error.reply_text:
+            raise
 
 
 def greeted(url: str) -> None:

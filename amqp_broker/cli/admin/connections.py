@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
-from amqp_broker.cli.admin.asking import add_url_options, asking, say
+from amqp_broker.cli.admin.asking import add_url_options, asking, say, told_by_its_end
 from amqp_broker.cli.admin.listing import list_command
+
+#: What the broker says where nobody gives a reason.
+_REASON = "Closed via"
 
 
 @click.group()
@@ -26,8 +29,13 @@ def close_command(name: str | None, user: str | None, reason: str, url: str) -> 
     if (name is None) == (user is None):
         raise click.UsageError("name one connection, or a user with --user")
     chosen = {"user": user} if name is None else {"name": name}
-    with asking(url) as client:
+    said = f"connection '{name}' is closed"
+    if user is not None:
+        said = f"connections of user '{user}' are closed, this command's, too"
+    with asking(url) as client, told_by_its_end(reason or _REASON):
         if user is not None:
             client.request("object", kind="users", name=user)
         closed = client.request("connection.close", reason=reason, **chosen)["closed"]
-    say(f"connections of user '{user}' closed: {closed}" if name is None else f"connection '{name}' is closed")
+        if user is not None:
+            said = f"connections of user '{user}' closed: {closed}"
+    say(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from amqp_broker.cli.admin.asking import add_url_options, asking, say
+from amqp_broker.cli.admin.asking import add_url_options, asking, say, told_by_its_end
 from amqp_broker.cli.admin.listing import list_command
 from amqp_broker.cli.admin.passwords import add_password_options, read_password
 from amqp_broker.cli.failed import Failed
@@ -104,6 +104,6 @@ def check_command(name: str, password_stdin: bool, password_file: str | None, ur
 @add_url_options
 def delete_command(name: str, url: str) -> None:
     """Delete the user NAME, with all permissions. Their connections are closed."""
-    with asking(url) as client:
+    with asking(url) as client, told_by_its_end(f"user '{name}' is deleted"):
         client.request("user.delete", name=name)
     say(f"user '{name}' is deleted")

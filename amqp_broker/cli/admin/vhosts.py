@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from amqp_broker.cli.admin.asking import add_url_options, asking, say
+from amqp_broker.cli.admin.asking import add_url_options, asking, say, told_by_its_end
 from amqp_broker.cli.admin.listing import list_command
 from amqp_broker.cli.failed import Failed
 from amqp_broker.system_client import SystemRequestError
@@ -121,6 +121,6 @@ def unprotect_command(name: str, url: str) -> None:
 @add_url_options
 def delete_command(name: str, url: str) -> None:
     """Delete the virtual host NAME, with all that is in it. Connections to it are closed."""
-    with asking(url) as client:
+    with asking(url) as client, told_by_its_end(f"vhost '{name}' is deleted"):
         client.request("vhost.delete", name=name)
     say(f"virtual host '{name}' is deleted")

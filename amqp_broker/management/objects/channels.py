@@ -66,11 +66,11 @@ class Channels(Kind[Channel, Channel]):
             "return_unroutable": lambda one: one.returned,
             "drop_unroutable": lambda one: one.unroutable - one.returned,
             "deliver": lambda one: one.delivered_count() - one.passed - one.got,
-            "deliver_no_ack": lambda one: one.passed - one.got_no_ack,
+            "deliver_no_ack": lambda one: one.passed - one.answered - one.got_no_ack,
             "get": lambda one: one.got,
             "get_no_ack": lambda one: one.got_no_ack,
             "get_empty": lambda one: one.got_nothing,
-            "deliver_get": lambda one: one.delivered_count(),
+            "deliver_get": lambda one: one.messages_delivered(),
             "redeliver": lambda one: one.redelivered,
             "ack": lambda one: one.acked_count(),
         }

@@ -91,6 +91,21 @@ class NodeVerbs:
         node = self._node_name
         return [{"node": node, **each._asdict()} for each in self._said.listeners]
 
+    def _certificates(self) -> list[JsonObject]:
+        return [
+            {
+                "node": self._node_name,
+                "protocol": each.listener.protocol,
+                "interface": each.listener.ip_address,
+                "port": each.listener.port,
+                "certfile": each.certfile,
+                "cacertfile": each.cacertfile,
+                "certfile_ends_at": list(each.certfile_ends_at),
+                "cacertfile_ends_at": list(each.cacertfile_ends_at),
+            }
+            for each in self._said.certificates
+        ]
+
     def _alarms(self) -> list[JsonObject]:
         alarms, node = self._counts.alarms, self._node_name
         found = []
@@ -170,6 +185,7 @@ class NodeVerbs:
             "alarms": own + others,
             "local_alarms": own,
             "listeners": self._listeners(),
+            "certificates": self._certificates() if request.asker.tags else [],
             "is_draining": counts.facts.is_draining,
             "is_alone": replication.is_alone,
             "below_connection_limit": counts.clients.open_count < counts.clients.max_connections,

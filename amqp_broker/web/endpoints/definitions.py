@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from email.parser import BytesParser
 from email.policy import HTTP
 
-from amqp_broker.protocol.json_values import JsonObject
+from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, encode_json, no_content
 from amqp_broker.web.asked import Asked
-from amqp_broker.web.body import flag, read_object
+from amqp_broker.web.body import flag, read_object, tags
 from amqp_broker.web.cluster_name import cluster_name_of
 from amqp_broker.web.endpoint import MIB, Endpoint
 from amqp_broker.web.endpoints.lists import require_vhost
+from amqp_broker.web.endpoints.users import PROTECTED, protected_user
 from amqp_broker.web.errors import bad_request
 from amqp_broker.web.node_client import LONG_DEADLINE_S
 from amqp_broker.web.product import API_LEVEL
@@ -82,6 +84,8 @@ def _import(asked: Asked, fields: JsonObject) -> Answer:
     is_dry = flag(asked.query.get("dry_run"))
     if "only" in asked.query:
         fields["only"] = [place for place in asked.query["only"].split(",") if place]
+    if not is_dry:
+        _check_users(asked, fields["definitions"].get("users"), fields.get("only"))
     try:
         if is_dry:
             said = asked.verb("definitions.import", deadline_s=LONG_DEADLINE_S, dry_run=True, **fields)
@@ -92,6 +96,19 @@ def _import(asked: Asked, fields: JsonObject) -> Answer:
             raise bad_request(error.text) from None
         raise
     return no_content()
+
+
+def _check_users(asked: Asked, users: JsonValue, only: Collection[str] | None) -> None:
+    """Those who are protected have to be as they are. Raises ApiError."""
+    known = {row["name"]: row for row in asked.objects("users").rows if PROTECTED in row["tags"]}
+    for number, each in enumerate(users if known and isinstance(users, list) else ()):
+        name = str(each.get("name")) if isinstance(each, dict) else ""
+        if name not in known or (only is not None and f"users[{number}]" not in only):
+            continue
+        row = known[name]
+        is_same = (each.get("password_hash"), set(tags(each.get("tags")))) == (row["password_hash"], set(row["tags"]))
+        if not is_same or "password" in each:
+            raise protected_user(name)
 
 
 def _uploaded(asked: Asked) -> JsonObject:

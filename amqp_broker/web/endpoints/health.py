@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import UTC, datetime
 
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.web.access import Access
@@ -15,7 +17,10 @@ from amqp_broker.web.listing import safe_pattern
 
 _OK = {"status": "ok"}
 _PROTOCOLS = {"amqp091": "amqp", "amqp": "amqp", "amqp10": "amqp", "amqps": "amqp/ssl", "https": "https"}
-_UNITS = ("days", "weeks", "months", "years")
+_DAY_S = 86400
+_UNITS = {"days": _DAY_S, "weeks": 7 * _DAY_S, "months": 365 * _DAY_S // 12, "years": 365 * _DAY_S}
+#: Of a listener: its own certificates, and those it trusts.
+_FILES = ("certfile", "cacertfile")
 _HIGHEST_PORT = 65535
 
 
@@ -58,13 +63,26 @@ def check_protocols(asked: Asked) -> Answer:
 
 
 def check_certificates(asked: Asked) -> Answer:
-    """The node tells nothing of its certificates: who renews them reads the files."""
-    if asked.name("unit") not in _UNITS or not re.fullmatch(r"[0-9]{1,5}", asked.name("within")):
-        raise bad_request(f"write a number and one of {', '.join(_UNITS)}")
-    expired = _health(asked).get("expired_certificates", ())
-    if expired:
-        raise unhealthy("Certificates expiring", expired=list(expired))
+    """Of this node's listeners: what they show, and whom they trust."""
+    unit, within = asked.name("unit").lower(), asked.name("within")
+    if unit not in _UNITS or not re.fullmatch(r"[0-9]{1,5}", within):
+        raise bad_request(f"write a number and one of {', '.join(_UNITS)}, not '{within}' and '{unit}'")
+    latest = (time.time() + int(within) * _UNITS[unit]) * 1000
+    rows = [_ending(each, latest) for each in _health(asked)["certificates"]]
+    if expired := [row for row in rows if any(row[f"{name}_expires_on"] for name in _FILES)]:
+        raise unhealthy("Certificates expiring", expired=expired)
     return Answer(value=_OK)
+
+
+def _ending(listener: JsonObject, latest: float) -> JsonObject:
+    """A listener, with when those of its certificates end that end before."""
+    shown = {name: listener[name] for name in ("node", "protocol", "interface", "port", *_FILES)}
+    ends = {name: sorted(at for at in listener[f"{name}_ends_at"] if at < latest) for name in _FILES}
+    return {**shown, **{f"{name}_expires_on": [_written(at) for at in ends[name]] for name in _FILES}}
+
+
+def _written(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def check_critical(asked: Asked) -> Answer:

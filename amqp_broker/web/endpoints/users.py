@@ -17,12 +17,14 @@ from amqp_broker.web.body import read_body, tags
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import find_row, show_objects, show_rows
 from amqp_broker.web.endpoints.permissions import WHOSE
-from amqp_broker.web.errors import bad_request
+from amqp_broker.web.errors import ApiError, bad_request, precondition_failed
 from amqp_broker.web.listing import cut, read_columns
 from amqp_broker.web.node_client import LONG_DEADLINE_S
 from amqp_broker.web.shapes import QUEUE
 
 _SALT_OCTETS = 4
+#: Who has this tag is changed and deleted on the command line alone (RabbitMQ 4.2).
+PROTECTED = "protected"
 _FIELDS = ("name", "password_hash", "hashing_algorithm", "tags", "limits")
 
 
@@ -66,8 +68,30 @@ def _shown(row: JsonObject) -> JsonObject:
     return {name: row[name] for name in _FIELDS if name in row}
 
 
+def _find_unprotected(asked: Asked, name: str) -> JsonObject | None:
+    """A user as he is now, None where there is none; whoever asks. Raises ApiError for one whom HTTP does not
+    change."""
+    try:
+        found: JsonObject = asked.services.node.request("object", kind="users", name=name)["object"]
+    except SystemRequestError as error:
+        if error.code != "not_found":
+            raise
+        return None
+    if PROTECTED in found["tags"]:
+        raise protected_user(name)
+    return found
+
+
+def protected_user(name: str) -> ApiError:
+    """The refusal of what would change him."""
+    return precondition_failed(
+        f"user '{name}' has the tag {PROTECTED}: he is changed and deleted by `amqp-broker user` alone, not over HTTP"
+    )
+
+
 def put_user(asked: Asked) -> Answer:
     name, body = asked.name("user"), read_body(asked.body, UserBody)
+    was_there = _find_unprotected(asked, name) is not None
     fields: JsonObject = {"name": name, "tags": tags(body.tags)}
     if body.password is not None and body.password_hash is not None:
         raise bad_request("password and password_hash are both given; give one")
@@ -79,7 +103,6 @@ def put_user(asked: Asked) -> Answer:
             fields["hashing_algorithm"] = body.hashing_algorithm
     else:  # as in RabbitMQ: one who cannot log in with a password
         fields["password_hash"] = ""
-    was_there = any(row["name"] == name for row in asked.objects("users").rows)
     asked.change("user.put", deadline_s=LONG_DEADLINE_S, **fields)
     _changed(asked, name)
     return created(was_there)
@@ -87,6 +110,7 @@ def put_user(asked: Asked) -> Answer:
 
 def change_password(asked: Asked) -> Answer:
     """Of who asks; his sessions end."""
+    _find_unprotected(asked, asked.user.name)
     body = read_body(asked.body, PasswordBody)
     asked.change(
         "password.change", deadline_s=LONG_DEADLINE_S, old_password=body.old_password, password=body.password
@@ -97,14 +121,18 @@ def change_password(asked: Asked) -> Answer:
 
 def delete_user(asked: Asked) -> Answer:
     name = asked.name("user")
+    _find_unprotected(asked, name)
     asked.change("user.delete", name=name)
     _changed(asked, name)
     return no_content()
 
 
 def delete_users(asked: Asked) -> Answer:
-    """All of them, and those who are gone already count as deleted."""
-    for name in read_body(asked.body, BulkBody).users:
+    """All of them, and those who are gone already count as deleted; none, where one of them is protected."""
+    names = read_body(asked.body, BulkBody).users
+    for name in names:
+        _find_unprotected(asked, name)
+    for name in names:
         try:
             asked.change("user.delete", name=name)
         except SystemRequestError as error:

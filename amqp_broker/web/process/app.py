@@ -93,6 +93,8 @@ class Api:
                 raise method_not_allowed(place.allowed)
             _check_framing(request.headers)
             _check_origin(endpoint, request.headers)
+            if endpoint.access is not Access.NOBODY_ASKED or endpoint.method != "GET":  # with a login, or to log in
+                self._services.hosts.check(request)
             body = await receive(request, endpoint.body_limit_bytes, BODY_TIMEOUT_S)
             asked = Asked(
                 services=self._services,

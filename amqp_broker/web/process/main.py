@@ -52,9 +52,10 @@ def run(
     statistics_objects: int,
     list_rows: int,
     tls: SSLContext | None = None,
+    allowed_hosts: tuple[str, ...] = (),
 ) -> int:
-    """Serve until it is to stop. tls: for a URL with amqps://. Returns the exit status."""
-    services = Services(url, places.names(), statistics_objects, list_rows, tls)
+    """Serve until it is to stop. tls: for a URL with amqps://. allowed_hosts: Hosts. Returns the exit status."""
+    services = Services(url, places.names(), statistics_objects, list_rows, tls, allowed_hosts)
     return _in_loop(_serve(services, places, ends_with_parent))
 
 

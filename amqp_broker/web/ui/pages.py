@@ -58,6 +58,7 @@ class Pages:
     def __init__(self, services: Services, api: ASGIApp, files: StaticFiles | None = None) -> None:
         self._sessions = services.page_sessions
         self._logins = services.logins
+        self._hosts = services.hosts
         self._api = api
         self._files = files or StaticFiles()
         self._own = {
@@ -115,6 +116,7 @@ class Pages:
     def _log_in(self, request: Request, form: dict[str, str]) -> Response:
         if not request.headers.get("content-type", "").lower().startswith(_FORM):
             raise ApiError(415, "unsupported_media_type", f"logging in is a form: {_FORM}")
+        self._hosts.check(request)
         check_origin(request.headers)
         if "username" not in form or "password" not in form:
             raise bad_request("the form has to have username and password")

@@ -214,3 +214,19 @@ def test_parameters(command: Command) -> None:
     assert named(command.rows("global-parameters"), "contact")["value"] == "ops"
     command.out("global-parameter", "clear", "contact")
     assert "list global-parameters" in command.refusal("global-parameter", "clear", "contact")
+
+
+def test_what_ends_its_own_connection_says_what_it_has_done(
+    command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_input(monkeypatch, b"secret\n")
+    command.out("user", "add", "eve", "--password-stdin", "--tag", "administrator")
+    command.out("vhost", "add", "eve's", "--for-user", "eve")
+    command.out("permission", "set", "eve", ".*", ".*", ".*")
+    own = Command(capsys, command.url.replace("guest:guest", "eve:secret"))
+    assert "connections of user 'eve' are closed" in own.out("connection", "close", "--user", "eve")
+    assert "connections of user 'eve' are closed" in own.out("connection", "close", "--user", "eve", "--reason", "wö")
+    within = Command(capsys, f"{own.url.rpartition('/')[0]}/eve's")
+    assert within.out("vhost", "delete", "eve's") == "virtual host 'eve's' is deleted\n"
+    assert own.out("user", "delete", "eve") == "user 'eve' is deleted\n"
+    assert "eve" not in [row["name"] for row in command.rows("users")]
