@@ -5,6 +5,7 @@ What it prints is not believed: the API is asked afterwards, in requests of its 
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,6 +61,7 @@ class AdminProgram:
 
     def refused(self, words: str, *parts: str) -> None:
         """It has to fail, with these parts in what it says."""
+        assert all(parts), f"nothing is expected of {words}"
         ended = self.ended(words)
         assert ended.status != 0, (words, ended)
         assert_says(ended.output + ended.errors, *parts)
@@ -90,7 +92,7 @@ class Case(NamedTuple):
     """One command.
 
     before: what the API is asked first, as (method, path, body).
-    says: in what the program prints, replaced as its words are.
+    says: in what the program prints, replaced as its words are; several spaces, as of columns, count as one.
     then: path of the API -> what has to be in its answer; None: it is not there.
     """
 
@@ -104,7 +106,7 @@ class Case(NamedTuple):
         for method, path, body in self.before:
             program.api(path, method, body)
         assert self.says or self.then, f"nothing is expected of {self.words}"
-        said = program(self.words, self.stdin)
+        said = re.sub(" +", " ", program(self.words, self.stdin))
         assert_says(said, *(Template(part).safe_substitute(program.values) for part in self.says))
         for path, expected in self.then.items():
             found = program.api(Template(path).safe_substitute(program.values))
