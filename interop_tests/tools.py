@@ -6,11 +6,12 @@ there is no such client or it fails, is said, and the tests that need it are ski
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -25,7 +26,7 @@ BUILD_TIMEOUT_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Crate:
-    """From the registry of Rust, with the versions of its lock file. `client`, of all three, is what fetches it."""
+    """From the registry of Rust, with the versions of its lock file. `client`, of all of these, is what fetches it."""
 
     name: str
     version: str
@@ -50,6 +51,20 @@ class GoPackage:
 
 
 @dataclass(frozen=True, slots=True)
+class GoRelease:
+    """A module that is a program, with its own go.mod."""
+
+    module: str
+    version: str
+    client: str = "go"
+
+    def build(self, to: Path) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            run("go", "install", f"{self.module}@{self.version}", environment={"GOBIN": folder})
+            shutil.copy(Path(folder) / self.module.rpartition("/")[2], to)
+
+
+@dataclass(frozen=True, slots=True)
 class DebianFile:
     """A file of a Debian package, which is not installed: it may start services."""
 
@@ -65,7 +80,7 @@ class DebianFile:
             shutil.copy(Path(folder) / self.path, to)
 
 
-Source: TypeAlias = Crate | GoPackage | DebianFile
+Source: TypeAlias = Crate | GoPackage | GoRelease | DebianFile
 
 #: Name in build/interop -> where it comes from.
 TOOLS: dict[str, Source] = {
@@ -74,20 +89,28 @@ TOOLS: dict[str, Source] = {
     "terraform-provider-rabbitmq": GoPackage(
         "github.com/terraform-providers/terraform-provider-rabbitmq", "terraform_provider"
     ),
+    "terraform": GoRelease("github.com/hashicorp/terraform", "v1.5.7"),
     "rabbitmq_exporter": GoPackage("github.com/kbudde/rabbitmq_exporter", "rabbitmq_exporter"),
 }
 
 
+#: Those that are used where they are installed: they take long to build, or their versions do not matter.
+INSTALLED = ("terraform",)
+
+
 def tool(name: str) -> Path:
-    """The program's path; skips the test where it has not been built."""
+    """The program's path; skips the test where it is not there."""
+    if name in INSTALLED and (found := shutil.which(name)):
+        return Path(found)
     path = FOLDER / name
     if not path.exists():
         pytest.skip(f"{name} is not there: `make interop` puts it into {FOLDER.relative_to(PROJECT_ROOT)}")
     return path
 
 
-def run(*command: str, cwd: Path | None = None) -> None:
-    subprocess.run(command, cwd=cwd, check=True, stdout=sys.stderr, timeout=BUILD_TIMEOUT_S)
+def run(*command: str, cwd: Path | None = None, environment: Mapping[str, str] = {}) -> None:
+    variables = {**os.environ, **environment}
+    subprocess.run(command, cwd=cwd, env=variables, check=True, stdout=sys.stderr, timeout=BUILD_TIMEOUT_S)
 
 
 def say(text: str) -> None:
@@ -100,6 +123,8 @@ def main(names: Sequence[str]) -> None:
     for name in names or TOOLS:
         source = TOOLS[name]
         built, stamp = FOLDER / name, FOLDER / f"{name}.from"
+        if name in INSTALLED and shutil.which(name):
+            continue
         if built.exists() and stamp.exists() and stamp.read_text() == description(source):
             continue
         if shutil.which(source.client) is None:
