@@ -84,8 +84,9 @@ def _ends(asked: Asked, kind: str) -> tuple[str, str]:
 
 
 def _between(asked: Asked, kind: str) -> list[Row]:
-    """Empty where an end or the virtual host is not there: who looks after bindings, as Terraform's provider does, takes
-    404 for a failure, and would never make anew what somebody else has removed together with its queue."""
+    """Empty where an end or the virtual host is not there: who looks after bindings, as Terraform's provider does,
+    takes 404 for a failure, and would never make anew what somebody else has removed together with its queue.
+    """
     source, destination = _named(asked, kind)
     try:
         rows = read_objects(asked, "bindings").rows
