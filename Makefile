@@ -119,8 +119,9 @@ bench-instructions: setup $(VENV)/tools.stamp ## count instructions per message 
 fuzz: setup $(VENV)/fuzz.stamp ## fuzz the frame parser and the handshake, guided by coverage, until stopped (ARGS=)
 	@exec $(PY) -m tests.fuzz $(ARGS)
 
-interop: setup $(VENV)/tools.stamp ## stock clients against this broker, or against RABBITMQ_URL
-	@$(PY) -m pytest interop_tests $(PYTEST_ARGS)
+interop: setup $(VENV)/tools.stamp ## stock clients against this broker, or against RABBITMQ_URL; builds those that are programs (minutes, once)
+	@$(PY) -m interop_tests.tools
+	$(PY) -m pytest interop_tests $(PYTEST_ARGS)
 
 kill-test: setup $(VENV)/tools.stamp ## kill -9 under load, many rounds, the other tests that take minutes, and the seeds, cases and examples that `test` leaves out
 	@EXAMPLES=all $(PY) -m pytest tests $(wildcard interop_tests) -m "long or hypothesis" $(PYTEST_ARGS)

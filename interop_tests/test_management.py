@@ -1,12 +1,8 @@
-"""Stock programs of RabbitMQ's HTTP API, with ours: amqpstorm's client, and rabbitmqadmin where it is installed."""
+"""amqpstorm's client for RabbitMQ's HTTP API, with ours."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 from amqpstorm.management import ApiError, ManagementApi
@@ -62,26 +58,3 @@ def test_amqpstorm_looks_after_users(api: ManagementApi) -> None:
     assert api.whoami()["name"] == "guest"
     for listed in (api.nodes(), api.connection.list(), api.channel.list(), api.overview()["listeners"]):
         assert listed
-
-
-def test_rabbitmqadmin(managed: RunningBroker) -> None:
-    program = shutil.which("rabbitmqadmin")
-    if program is None:
-        pytest.skip("rabbitmqadmin is not installed")
-    port = str(urlsplit(managed.management_url).port)
-
-    def run(*arguments: str) -> str:
-        done = subprocess.run(
-            [program, "-H", "127.0.0.1", "-P", port, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S
-        )
-        assert done.returncode == 0, done
-        return done.stdout
-
-    assert "queue declared" in run("declare", "queue", "name=admin", "durable=true")
-    assert "binding declared" in run("declare", "binding", "source=amq.topic", "destination=admin", "routing_key=a.#")
-    assert "published" in run("publish", "exchange=amq.topic", "routing_key=a.b", "payload=hello")
-    (message,) = json.loads(run("-f", "raw_json", "get", "queue=admin", "ackmode=ack_requeue_false"))
-    assert message["payload"] == "hello"
-    for kind in ("users", "vhosts", "connections", "exchanges", "bindings", "permissions", "channels", "queues"):
-        assert json.loads(run("-f", "raw_json", "list", kind)), kind
-    assert "deleted" in run("delete", "queue", "name=admin")

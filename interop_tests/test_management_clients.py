@@ -4,8 +4,6 @@ agents, as their sources have them."""
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -13,7 +11,6 @@ from base64 import b64encode
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -70,47 +67,6 @@ def test_flower_sees_the_queues(managed: RunningBroker) -> None:
     assert done.stdout != "[]\n", done.stderr
     (queue,) = json.loads(done.stdout)
     assert (queue["name"], queue["messages"], queue["messages_unacknowledged"], queue["consumers"]) == ("work", 3, 1, 1)
-
-
-def newer_admin() -> str | None:
-    """The program of RabbitMQ 4, whose words are others than those of the script of RabbitMQ 3."""
-    program = os.environ.get("RABBITMQADMIN") or shutil.which("rabbitmqadmin-ng") or shutil.which("rabbitmqadmin")
-    if program is None:
-        return None
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S).stdout
-    return program if said.startswith("rabbitmqadmin 2") else None
-
-
-def test_the_newer_rabbitmqadmin(managed: RunningBroker) -> None:
-    program = newer_admin()
-    if program is None:
-        pytest.skip("rabbitmqadmin 2 is not installed: cargo install rabbitmqadmin, and RABBITMQADMIN=path")
-    port = str(urlsplit(managed.management_url).port)
-
-    def run(*arguments: str) -> str:
-        command = [program, "--host", "127.0.0.1", "--port", port, "--username", "guest", "--password", "guest"]
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S)
-        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-        return done.stdout
-
-    run("queues", "declare", "--name", "typed", "--type", "quorum", "--durable", "true")
-    run("exchanges", "declare", "--name", "shop", "--type", "topic")
-    run(
-        "bindings", "declare", "--source", "shop", "--destination-type", "queue", "--destination", "typed",
-        "--routing-key", "a.#",
-    )  # fmt: skip
-    run("publish", "message", "--exchange", "shop", "--routing-key", "a.b", "--payload", "hello")
-    assert "hello" in run("get", "messages", "--queue", "typed")
-    policy = ("--name", "p", "--pattern", "^x", "--apply-to", "queues", "--definition", '{"max-length": 5}')
-    run("policies", "declare", *policy)
-    for arguments in (
-        ("show", "overview"), ("show", "churn"), ("nodes", "list"), ("queues", "list"), ("exchanges", "list"),
-        ("bindings", "list"), ("connections", "list"), ("channels", "list"), ("users", "list"), ("vhosts", "list"),
-        ("permissions", "list"), ("policies", "list"), ("parameters", "list_all"), ("feature_flags", "list"),
-        ("health_check", "local_alarms"), ("health_check", "cluster_wide_alarms"), ("definitions", "export"),
-    ):  # fmt: skip
-        assert run(*arguments), arguments
-    run("queues", "delete", "--name", "typed")
 
 
 def test_keda_asks_for_lengths_and_rates(managed: RunningBroker) -> None:

@@ -173,6 +173,8 @@ def test_bindings(http: Http) -> None:
         assert http("DELETE", one).status == 204
         assert http("DELETE", one).json == NOT_FOUND
     assert http("POST", "/bindings/%2F/e/nothing/q/bound", {}).json == NOT_FOUND
+    for ends in ("%2F/e/nothing/q/bound", "%2F/e/from/q/nothing", "%2F/e/from/e/nothing", "nowhere/e/from/q/bound"):
+        assert http.get(f"/bindings/{ends}") == [], ends
     assert http("POST", path, raw=b"x" * 6000).status == 413
     for gone in ("/queues/%2F/bound", "/exchanges/%2F/from", "/exchanges/%2F/to"):
         http("DELETE", gone)

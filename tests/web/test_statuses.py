@@ -29,6 +29,8 @@ EXCEPTIONS = {
     ("PUT", "/users/{user}"): (201, 400),
     ("GET", "/users/{user}/queues"): (200,),
     ("GET", "/auth/hash_password/{password}"): (200,),
+    ("GET", "/bindings/{vhost}/e/{exchange}/q/{destination}"): (200,),
+    ("GET", "/bindings/{vhost}/e/{exchange}/e/{destination}"): (200,),
     ("GET", "/parameters/{component}"): (200,),
     ("POST", "/v1/rebalance/classic-queues"): (202, 400),
     ("POST", "/definitions"): (204, 400),

@@ -69,21 +69,34 @@ def list_of_destination(asked: Asked) -> Answer:
     return _list_where(asked, lambda row: row["destination"] == exchange and row["destination_type"] == EXCHANGE)
 
 
+def _named(asked: Asked, kind: str) -> tuple[str, str]:
+    """Source and destination of the path."""
+    source, destination = exchange_of(asked.name("exchange")), asked.name("destination")
+    return source, exchange_of(destination) if kind == EXCHANGE else destination
+
+
 def _ends(asked: Asked, kind: str) -> tuple[str, str]:
     """Source and destination of the path. Raises ApiError where one is not there."""
-    source, destination = exchange_of(asked.name("exchange")), asked.name("destination")
-    if kind == EXCHANGE:
-        destination = exchange_of(destination)
+    source, destination = _named(asked, kind)
     require(asked, "exchanges", asked.name("vhost"), source)
     require(asked, _KINDS[kind], asked.name("vhost"), destination)
     return source, destination
 
 
 def _between(asked: Asked, kind: str) -> list[Row]:
-    source, destination = _ends(asked, kind)
+    """Empty where an end or the virtual host is not there: who looks after bindings, as Terraform's provider does,
+    takes 404 for a failure, and would never make anew what somebody else has removed together with its queue.
+    """
+    source, destination = _named(asked, kind)
+    try:
+        rows = read_objects(asked, "bindings").rows
+    except SystemRequestError as error:
+        if error.code != "not_found":
+            raise
+        return []
     return [
         row
-        for row in read_objects(asked, "bindings").rows
+        for row in rows
         if (row["source"], row["destination"], row["destination_type"]) == (source, destination, kind)
     ]
 
