@@ -264,7 +264,7 @@ class Driver:
         self._pace.is_new = True
         self._background.chain(False)
         began = monotonic_time() - spent_s
-        self._syncs_until = began + _SYNCS_S
+        self._syncs_until = monotonic() + _SYNCS_S - spent_s
         syncs = 0
         try:
             if self._jobs:
