@@ -28,7 +28,7 @@ from functools import partial
 from heapq import merge
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import cython
 
@@ -39,7 +39,7 @@ from queues.consumer import Consumer
 from queues.held_leaving import HeldLeaving, relies
 from queues.letters import Letters, Post
 from queues.local_writes import LOCAL_WRITES
-from queues.message import Entry, Message
+from queues.message import Delivery, Entry, Message
 from queues.outcomes import PublishOutcome
 from queues.page import Page
 from queues.priority import PriorityReady
@@ -54,9 +54,11 @@ from queues.sums import QueueSums
 from queues.timers import Timer, Timers
 
 if TYPE_CHECKING:
+    from queues.consumer import Joining
     from queues.holder import Holder
     from queues.lease_source import LeaseSource
     from queues.ready import Ready
+    from queues.receipts import Receipt
 
 if not cython.compiled:
     from queues.message import make_entry
@@ -195,7 +197,7 @@ class ClassicQueue(QueueRules):
 
     # -- publishing ----------------------------------------------------------------------------------------------
 
-    def publish(self, message: Message, receipt: Any, is_again: bool, now: int) -> int:
+    def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
         """See Queue; a persistent message is in the journal before the queue has it."""
         if self.rejects_overflow and self.rejects(message, now):
             return _REFUSED
@@ -329,12 +331,12 @@ class ClassicQueue(QueueRules):
         else:
             self.fetch(getter, now, then)
 
-    def admit(self, consumer: Any, then: Done) -> None:
+    def admit(self, consumer: Joining, then: Done) -> None:
         """See Queue."""
         if self.is_in_exclusive_use(consumer.is_exclusive):
             then(self.in_exclusive_use())
             return
-        self.add_consumer(consumer)
+        self.add_consumer(cast("Consumer", consumer))
         then(None)
 
     def cancel(self, consumer: Consumer, gives_back: bool, now: int) -> None:
@@ -361,11 +363,11 @@ class ClassicQueue(QueueRules):
 
     # -- settling ------------------------------------------------------------------------------------------------
 
-    def put_back(self, entries: list[Entry], now: int) -> None:
+    def put_back(self, entries: list[Entry], now: int) -> None:  # type: ignore[override]  # its own come back
         """Entries come back unprocessed, to their original positions; call `dispatch` afterwards."""
         self._come_back(entries, True, now)
 
-    def take_back(self, entries: list[Entry], now: int) -> None:
+    def take_back(self, entries: list[Entry], now: int) -> None:  # type: ignore[override]  # its own come back
         """Deliveries that no client has ever had come back as they were; call `dispatch` afterwards."""
         self._come_back(entries, False, now)
 
@@ -386,14 +388,14 @@ class ClassicQueue(QueueRules):
         if entry.expires_at:
             self._watch(max(entry.expires_at, now))
 
-    def begin_return(self, runs: list[list[Any]]) -> Iterator[Any]:
+    def begin_return(self, runs: list[list[Delivery]]) -> Iterator[Delivery]:
         """See Queue. Until they are back the queue delivers nothing: they stand in front of what is there. The last go
         first because each then stands in front of all that is there."""
         self._returning += 1
         self.is_drained = False
         return iter(runs[0]) if len(runs) == 1 else merge(*runs, key=_sequence_of, reverse=True)
 
-    def join_returns(self, runs: list[list[Any]]) -> list[Any]:
+    def join_returns(self, runs: list[list[Delivery]]) -> list[Delivery]:
         """See Queue."""
         return sorted(chain.from_iterable(runs), key=_sequence_of, reverse=True)
 
@@ -485,7 +487,7 @@ class ClassicQueue(QueueRules):
         self.work_on()
         return True
 
-    def when_settled(self, receipt: Any, has_refused: bool) -> None:
+    def when_settled(self, receipt: Receipt, has_refused: bool) -> None:
         """See Queue: what it refuses is done when its dead letters are where they go."""
         if has_refused and self.call_when_posted(lambda: receipt.complete(None)):
             receipt.expect()

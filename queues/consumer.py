@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol, cast
 
 from queues.message import Delivery, Message
+
+if TYPE_CHECKING:
+    from queues.queue import Queue
 
 #: More than anybody can hold.
 UNLIMITED = 2**31 - 1
@@ -21,7 +25,7 @@ class Consumer:
     """
 
     def __init__(self, no_ack: bool, priority: int) -> None:
-        self.queue: Any = None
+        self.queue = cast("Queue", None)  # until it joins one
         self.no_ack = no_ack
         self.priority = priority
         self.is_waiting = False
@@ -55,10 +59,49 @@ class Consumer:
         there by this node."""
         return True
 
-    def follow(self, queue: Any) -> None:
+    def follow(self, queue: Queue) -> None:
         """Another queue has taken the place of its own, and it goes on there, if it is one of this node; what it holds
         is of the one that is gone, and comes again."""
 
     def on_queue_gone(self) -> None:
         """The queue was deleted: the consumer is cancelled by the broker."""
         raise NotImplementedError
+
+
+class Joining(Protocol):
+    """A Consumer that joins. is_exclusive: it wants the queue for itself alone."""
+
+    is_exclusive: bool
+
+
+class Subscriber(Joining, Protocol):
+    """One of which a queue may have to know more, as of those that join by basic.consume. prefetch: its own limit, 0
+    for none. arguments: those that it came with."""
+
+    queue: Queue
+    tag: str
+    no_ack: bool
+    priority: int
+    prefetch: int
+    is_waiting: bool
+
+    @property
+    def arguments(self) -> Mapping[str, object] | None: ...
+
+    def prefetch_limit(self) -> int:
+        """How many deliveries it may hold, its channel's limit counted in; 0 for any number."""
+
+    def shared_limit(self) -> int:
+        """The limit of its channel, 0 for none."""
+
+    def has_credit(self) -> bool: ...
+
+    def deliver(self, delivery: Delivery) -> None: ...
+
+    def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int, more: bytes) -> bool: ...
+
+    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None: ...
+
+    def redelivered(self, delivery: Delivery) -> Message: ...
+
+    def on_queue_gone(self) -> None: ...

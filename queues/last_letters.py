@@ -77,6 +77,7 @@ class LastLetters:
         """Write LETTERS, with what is left."""
         queue = self._queue
         store, settings = queue.store, queue.settings
+        assert settings.dead_letter_exchange is not None  # or it would have no letters
         self.segment = store.segment(queue)
         _write(
             store,

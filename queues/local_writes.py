@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from queues.message import Message
 from queues.outcomes import PublishOutcome
@@ -10,6 +10,7 @@ from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
     from queues.classic import ClassicQueue
+    from queues.receipts import Receipt
 
 _TAKEN: int = PublishOutcome.TAKEN
 _STORED: int = PublishOutcome.STORED
@@ -20,7 +21,7 @@ class LocalWrites(WriteGroup):
     """A persistent message is in the journal, with all its durable queues in one entry, before a queue has it."""
 
     def publish(
-        self, message: Message, queues: list[ClassicQueue], receipt: Any, is_again: bool, now: int
+        self, message: Message, queues: list[ClassicQueue], receipt: Receipt | None, is_again: bool, now: int
     ) -> int:
         """See WriteGroup."""
         outcome = _TAKEN

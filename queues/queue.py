@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
+from queues.arguments import QueueArguments
 from queues.consumer import Consumer
 from queues.message import Delivery, Message
 from queues.refusal import ACCESS_REFUSED, QueueRefusal
@@ -25,7 +26,7 @@ from queues.write_group import WriteGroup
 #: Why not, or None.
 Done = Callable[[Exception | None], None]
 #: Why not; the delivery, None where nothing is ready; and how many messages are ready behind it.
-Fetched = Callable[[Exception | None, Any, int], None]
+Fetched = Callable[[Exception | None, Delivery | None, int], None]
 #: Why not, and how many messages.
 Tallied = Callable[[Exception | None, int], None]
 
@@ -59,30 +60,35 @@ class Held(NamedTuple):
 
 
 if TYPE_CHECKING:
+    from queues.consumer import Subscriber
+    from queues.declared import Declared
     from queues.dispatcher import Dispatcher
     from queues.holder import Holder
     from queues.lease_source import LeasedAt, LeaseSource
     from queues.moved import MoveTarget
     from queues.peeking import PeekSteps, PeekWish
     from queues.ready import Ready
+    from queues.receipts import Receipt
     from queues.rule import Rule
     from queues.sizes import QueueSizes
+
+_NO_ARGUMENTS = QueueArguments()
 
 
 class Queue:
     """One queue of a virtual host.
 
-    counts_returns: a message that came back says how often, in a header. declaration, last_used, had_consumers: what
-    the virtual host keeps about it. writes: the queues whose messages are written with its own. return_window: so many
-    may come back before it is to be asked (`when_settled`) whether it has them, 0 for any number. home: the node that
-    has its messages and counts them, "" where this one does. recognises_producers: it drops what a producer has given
-    it before, by the producer's numbers. keeps_messages: what is acknowledged stays, so it is never empty, and nobody
-    holds a message for too long. passes_on: it has no messages of its own, and what is published to it goes to the
-    queue that has them.
+    counts_returns: a message that came back says how often, in a header. settings: what its arguments and the policies
+    on it say. declaration, last_used, had_consumers: what the virtual host keeps about it. writes: the queues whose
+    messages are written with its own. return_window: so many may come back before it is to be asked (`when_settled`)
+    whether it has them, 0 for any number. home: the node that has its messages and counts them, "" where this one does.
+    recognises_producers: it drops what a producer has given it before, by the producer's numbers. keeps_messages: what
+    is acknowledged stays, so it is never empty, and nobody holds a message for too long. passes_on: it has no messages
+    of its own, and what is published to it goes to the queue that has them.
     lacks: the rules that its messages are not subject to, and why. fetched, fetched_no_ack, fetched_nothing: how often
     basic.get was answered on this node, and how.
 
-    Deliveries are `Any` here because each type of queue gets its own kind of them back.
+    What a consumer of its was handed comes back: a type of queue with deliveries of its own kind gets these.
     """
 
     return_window = 0
@@ -99,13 +105,13 @@ class Queue:
         self.writes = writes
         self.is_deleted = False
         self.counts_returns = False
-        self.settings: Any = None
-        self.declaration: Any = None
+        self.settings = _NO_ARGUMENTS
+        self.declaration = cast("Declared", None)  # before `declared` it is nobody's
         self.last_used = 0
         self.had_consumers = False
         self.fetched = self.fetched_no_ack = self.fetched_nothing = 0
 
-    def declared(self, declaration: Any, now: int) -> None:
+    def declared(self, declaration: Declared, now: int) -> None:
         """It is in its virtual host, and was declared so."""
         self.declaration = declaration
         self.last_used = now
@@ -280,7 +286,7 @@ class Queue:
 
     # -- publishing ----------------------------------------------------------------------------------------------------
 
-    def publish(self, message: Message, receipt: Any, is_again: bool, now: int) -> int:
+    def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
         """Take a message. Returns a PublishOutcome. receipt: is told what becomes of it, if `writes` is not local; None
         where nobody asks. is_again: it was published before, and comes back from a dead letter or a delay: no duplicate
         of itself."""
@@ -293,15 +299,15 @@ class Queue:
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def consume(self, consumer: Any, then: Done) -> None:
-        """A consumer joins. It gets its first message after `then(None)`: call `credit_returned` and `dispatch` there.
-        Besides what Consumer has, `is_exclusive`, `tag` and `prefetch_limit` are asked of it."""
+    def consume(self, consumer: Subscriber, then: Done) -> None:
+        """A consumer joins. It gets its first message after `then(None)`: call `credit_returned` and `dispatch`
+        there."""
         if consumer.is_exclusive and self.has_single_active_consumer():
             then(self.in_exclusive_use())
         else:
             self.admit(consumer, then)
 
-    def admit(self, consumer: Any, then: Done) -> None:
+    def admit(self, consumer: Subscriber, then: Done) -> None:
         """The same, where it may be: `consume` has looked at what no log has to be asked about."""
         raise NotImplementedError
 
@@ -333,7 +339,7 @@ class Queue:
         """How many messages are assigned to a consumer that it has not been handed."""
         return 0
 
-    def prefetch_changed(self, consumer: Any) -> None:
+    def prefetch_changed(self, consumer: Subscriber) -> None:
         """A limit of the consumer, or of its channel, was changed."""
 
     def credit_returned(self, consumer: Consumer) -> None:
@@ -350,34 +356,34 @@ class Queue:
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
-    def ack(self, delivery: Any) -> None:
+    def ack(self, delivery: Delivery) -> None:
         """The consumer is done with it."""
         raise NotImplementedError
 
-    def reject(self, delivery: Any, now: int) -> None:
+    def reject(self, delivery: Delivery, now: int) -> None:
         """The consumer refuses it for good: dead letter, or gone."""
         raise NotImplementedError
 
-    def put_back(self, deliveries: list[Any], now: int) -> None:
+    def put_back(self, deliveries: list[Delivery], now: int) -> None:
         """They come back unprocessed; call `dispatch` afterwards."""
         raise NotImplementedError
 
-    def fail(self, deliveries: list[Any], now: int) -> None:
+    def fail(self, deliveries: list[Delivery], now: int) -> None:
         """The same, after a failure: basic.reject, or their channel is closed."""
         self.put_back(deliveries, now)
 
-    def take_back(self, deliveries: list[Any], now: int) -> None:
+    def take_back(self, deliveries: list[Delivery], now: int) -> None:
         """They come back as they were, because no client has ever had them; call `dispatch` afterwards."""
         raise NotImplementedError
 
-    def begin_return(self, runs: list[list[Any]]) -> Iterator[Any]:
+    def begin_return(self, runs: list[list[Delivery]]) -> Iterator[Delivery]:
         """Very many are going to be put back, some at a time, in the order that this returns. runs: what each channel
         held, from its last delivery to its first."""
         deliveries = list(chain.from_iterable(runs))
         deliveries.reverse()
         return iter(deliveries)
 
-    def join_returns(self, runs: list[list[Any]]) -> list[Any]:
+    def join_returns(self, runs: list[list[Delivery]]) -> list[Delivery]:
         """One of `begin_return`'s runs from some that stand beside each other."""
         return list(chain.from_iterable(runs))
 
@@ -385,7 +391,7 @@ class Queue:
         """They are all back."""
         self.dispatch(now)
 
-    def when_settled(self, receipt: Any, has_refused: bool) -> None:
+    def when_settled(self, receipt: Receipt, has_refused: bool) -> None:
         """The receipt is to wait until what was settled in this turn is where it goes. has_refused: messages were
         refused or put back."""
 

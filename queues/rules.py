@@ -348,13 +348,13 @@ class QueueRules(Queue):
 
     # -- settling ----------------------------------------------------------------------------------------------------
 
-    def ack(self, entry: Entry) -> None:
+    def ack(self, entry: Entry) -> None:  # type: ignore[override]  # its own come back
         """The consumer is done with it."""
         self.unacked -= 1
         entry.consumer = None
         self.forget(entry)
 
-    def reject(self, entry: Entry, now: int) -> None:
+    def reject(self, entry: Entry, now: int) -> None:  # type: ignore[override]  # its own come back
         """The consumer refuses it for good: dead letter, or gone."""
         self.unacked -= 1
         entry.consumer = None

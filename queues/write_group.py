@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from queues.message import Message
+
+if TYPE_CHECKING:
+    from queues.receipts import Receipt
 
 
 class WriteGroup:
@@ -16,12 +19,24 @@ class WriteGroup:
     paces = False
     is_held = False
 
-    def publish(self, message: Message, queues: list[Any], receipt: Any, is_again: bool, now: int) -> int:
+    def publish(
+        self,
+        message: Message,
+        queues: list[Any],  # own class: those of a group are of one type
+        receipt: Receipt | None,
+        is_again: bool,
+        now: int,
+    ) -> int:
         """A message for some of its queues, in order. Returns a PublishOutcome. See Queue.publish."""
         raise NotImplementedError
 
     def publish_numbered(
-        self, message: Message, queues: list[Any], producer: bytes, number: int, receipt: Any
+        self,
+        message: Message,
+        queues: list[Any],  # own class: as in `publish`
+        producer: bytes,
+        number: int,
+        receipt: Receipt,
     ) -> None:
         """The same, of a producer that may give it again under this number: a queue that `recognises_producers` drops
         it then. Of a group that is not local."""

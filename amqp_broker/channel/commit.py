@@ -26,8 +26,8 @@ from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.flow.turn_share import WIDE
 from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.protocol import methods
-from amqp_broker.queue_types.contract.receipts import JointReceipt
 from queues.effects import Refusal
+from queues.receipts import JointReceipt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

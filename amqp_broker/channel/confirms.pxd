@@ -1,6 +1,6 @@
 cimport cython
 from amqp_broker.channel.channel cimport Channel
-from amqp_broker.queue_types.contract.receipts cimport Receipt
+from queues.receipts cimport Receipt
 from storage.journal cimport Journal
 
 cdef unsigned int _BASIC_ACK, _BASIC_NACK

@@ -17,9 +17,9 @@ from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING
 
-from amqp_broker.queue_types.contract.receipts import Receipt
 from queues.effects import Refusal
 from queues.outcomes import PublishOutcome
+from queues.receipts import Receipt
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel

@@ -23,13 +23,13 @@ from amqp_broker.messages.facts import (
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.properties import replace_properties
-from amqp_broker.queue_types.contract.receipts import Receipt
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.routing.routes import PublishRoute
 from amqp_broker.routing.taps import REFUSED
 from exchanges.router import Route
 from queues.message import Address, Message
 from queues.outcomes import PublishOutcome
+from queues.receipts import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from amqp_broker.queue_types.contract.receipts import Receipt
 from amqp_broker.routing.taps import RETURNED
 from amqp_broker.turn.task import Steps, Task
 from queues.effects import Refusal
+from queues.receipts import Receipt
 from queues.returning import PUT_BACK, runs_by_queue
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from amqp_broker.turn.task import Steps, Task
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.channel.confirms import PublishReceipt
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.routing.routes import PublishRoute
     from amqp_broker.turn.clock import TurnClock
     from queues.message import Message
     from queues.queue import Queue
+    from queues.receipts import Receipt
     from queues.write_group import WriteGroup
 
 #: So many queues get a message at once, about a millisecond's work. A persistent one is in the journal once for these.

@@ -47,7 +47,6 @@ from amqp_broker.leases.app import App, Part
 from amqp_broker.leases.app_note import Position
 from amqp_broker.leases.blob import BlobReader
 from amqp_broker.leases.staged_routes import StagedRoutes
-from amqp_broker.queue_types.contract.receipts import LetterReceipt, Receipt
 from amqp_broker.routing.delays import DelayedMessages
 from queues.arguments import Overflow
 from queues.effects import Refusal
@@ -55,6 +54,7 @@ from queues.message import Message
 from queues.moved import Move, MoveTarget
 from queues.outcomes import PublishOutcome
 from queues.page import AddressBook
+from queues.receipts import LetterReceipt, Receipt
 from queues.stream.commands import MoveGroup
 from queues.wire.reader import octets_of
 

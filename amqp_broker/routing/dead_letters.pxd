@@ -1,6 +1,6 @@
 cimport cython
 from amqp_broker.messages.deaths cimport Deaths
-from amqp_broker.queue_types.contract.receipts cimport JointReceipt
+from queues.receipts cimport JointReceipt
 from amqp_broker.routing.vhost cimport VHost
 from amqp_broker.turn.clock cimport TurnClock
 from queues.message cimport Entry, Message

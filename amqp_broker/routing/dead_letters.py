@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
 from amqp_broker.messages.facts import MessageFacts
-from amqp_broker.queue_types.contract.receipts import JointReceipt, Receipt
 from amqp_broker.routing.routes import needs_receipt
 from exchanges.router import UnknownExchange
 from queues.effects import Refusal
@@ -24,6 +23,7 @@ from queues.letters import UNDER_WAY
 from queues.message import Entry, Message
 from queues.queue import Queue
 from queues.reason import Reason
+from queues.receipts import JointReceipt, Receipt
 
 if TYPE_CHECKING:
     from amqp_broker.routing.discards import Discards

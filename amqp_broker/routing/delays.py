@@ -12,13 +12,13 @@ import heapq
 from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.messages.facts import MessageFacts, copy_keys
-from amqp_broker.queue_types.contract.receipts import JointReceipt, Receipt
 from amqp_broker.queue_types.quorum.delay_queue import DelayQueue
 from amqp_broker.routing.routes import PublishRoute
 from exchanges.delayed import DelayedExchange, delay_of
 from exchanges.router import UnknownExchange
 from queues.effects import Refusal
 from queues.message import Entry, Message, make_entry
+from queues.receipts import JointReceipt, Receipt
 from queues.recovery import RecoveredQueue
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amqp_broker.octets.index import OctetIndex
-from amqp_broker.queue_types.contract.receipts import Receipt
 from queues.message import Message
 from queues.queue import Queue
+from queues.receipts import Receipt
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.errors import vhost_deleted
 from amqp_broker.octets.sorted_keys import SortedKeys
-from amqp_broker.queue_types.contract.receipts import Receipt
 from amqp_broker.routing.routes import HeaderRoutes, PublishRoute, RouteTable, groups_of, publish_to_groups
 from amqp_broker.turn.task import Task
 from exchanges.router import ExchangeEntry, Later, Router, at_once, take_out
 from queues.message import Message
 from queues.queue import Queue
+from queues.receipts import Receipt
 from queues.store import MessageStore
 from queues.sums import QueueSums
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.auth.hashing import Hashing
@@ -58,7 +57,6 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
     from amqp_broker.metadata.entities import ExchangeRecord
-    from amqp_broker.queue_types.contract.declaration import Owner
     from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.groups.groups import QuorumGroups
     from amqp_broker.queue_types.remote.home_link import HomeLink
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.page_exchange import PageExchange
     from amqp_broker.queue_types.stream.read_exchange import ReadExchange
     from exchanges.router import ExchangeEntry
+    from queues.declared import Owner
     from queues.recovery import RecoveredQueue
     from raft.host import RaftHost
     from storage.journal import Journal
@@ -102,6 +101,13 @@ class StagedApps(Protocol):
     def forget_vhost(self, vhost: str) -> None: ...
 
     def staged_messages(self) -> int: ...
+
+
+def _declaration_of(vhost: VHost, record: QueueRecord, owner: Owner | None) -> QueueDeclaration:
+    return QueueDeclaration(
+        record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name,
+        record.type, record.part_of,
+    )  # fmt: skip
 
 
 class Broker:
@@ -483,16 +489,13 @@ class Broker:
         present = vhost.queues.get(record.name)
         if present is not None:
             if present.queue_id == record.queue_id:
-                self._declared_again(present, record)
+                self._declared_again(vhost, present, record)
                 return
             self.forget_recorded_queue(vhost, present.name, present.queue_id)
         owner: Owner | None = None
         if record.exclusive:
             owner = self.owners.pop((vhost.name, record.name), REMOTE_OWNER)
-        declaration = QueueDeclaration(
-            record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name,
-            record.type, record.part_of,
-        )  # fmt: skip
+        declaration = _declaration_of(vhost, record, owner)
         queue_type = self.types[type_named(record.type).name]
         queue = queue_type.create(declaration, record.queue_id, record.home, self.clock.now)
         self._take_in(vhost, queue, declaration)
@@ -505,11 +508,11 @@ class Broker:
             owner.own(queue)
         queue_type.restore(queue, self.clock.now)
 
-    def _declared_again(self, queue: Queue, record: QueueRecord) -> None:
+    def _declared_again(self, vhost: VHost, queue: Queue, record: QueueRecord) -> None:
         """A stream has more partitions than before, and says so in its arguments."""
         declaration = queue.declaration
         if declaration.arguments.raw != record.arguments_raw:
-            queue.declared(replace(declaration, arguments=decode_table(record.arguments_raw)), self.clock.now)
+            queue.declared(_declaration_of(vhost, record, declaration.owner), self.clock.now)
 
     def add_partitions(self, vhost: VHost, name: str) -> None:
         """Make a stream and its partitions as the metadata have them, so far as they are not there."""

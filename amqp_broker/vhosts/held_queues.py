@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from amqp_broker.flow.client import Client
     from amqp_broker.flow.pauses import Pauses
     from amqp_broker.protocol.methods import Method
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.turn.clock import TurnClock
     from queues.background import Background
     from queues.queue import Queue
+    from queues.receipts import Receipt
     from storage.journal import Journal
 
 _HELD = int(Reason.HELD)

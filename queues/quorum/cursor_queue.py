@@ -70,7 +70,8 @@ class CursorQueue(QuorumQueue):
         stream = streams.get(self.stream_id)
         if stream is not None and not stream.settings.key and self.place.stream is None and not self.place.is_gone:
             stream.followers[self.queue_id] = None
-            settings: CursorSettings = self.settings
+            settings = self.quorum_settings
+            assert isinstance(settings, CursorSettings)
             self.place.follow(stream, settings.start, clock)
 
     def stream_changed(self) -> None:

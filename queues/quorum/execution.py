@@ -263,7 +263,7 @@ class Execution(Sink):
                 self.effects.append(QueueOpened(command.queue_id))
         else:
             self._touch(queue)
-            self._look_at_settings(command.queue_id, command.settings, queue.settings)
+            self._look_at_settings(command.queue_id, command.settings, queue.quorum_settings)
             queue.apply_settings(command.settings)
             self._watch(queue)  # whatever it has waited for before
         self._touch(queue)
@@ -304,7 +304,7 @@ class Execution(Sink):
             if not queue.accept(command.message, clock):
                 refusal = Refusal.FULL
             elif is_marked:
-                queue.deduplication.remember(command, queue.settings, clock)
+                queue.deduplication.remember(command, queue.quorum_settings, clock)
         if refusal is not None:
             self._tell(origin, NoticeKind.REFUSED, sequence, refusal)
 

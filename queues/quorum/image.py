@@ -44,7 +44,7 @@ from queues.pager import Pager
 from queues.priority import PriorityReady
 from queues.quorum.cursor_image import CURSOR, offset_parts, put_place
 from queues.quorum.cursor_queue import CursorQueue
-from queues.quorum.cursor_settings import put_cursor_settings
+from queues.quorum.cursor_settings import CursorSettings, put_cursor_settings
 from queues.quorum.leases import QuorumLease
 from queues.quorum.queue import QuorumQueue
 from queues.quorum.resting import Resting
@@ -202,10 +202,11 @@ def queue_octets(queue: QuorumQueue) -> bytes:
     buffer.put_u8(1 if queue.may_expire else 0)
     buffer.put_u8(1 if queue.dispatcher.is_single_active else 0)
     if isinstance(queue, CursorQueue):
-        put_cursor_settings(buffer, queue.settings)
+        assert isinstance(queue.quorum_settings, CursorSettings)
+        put_cursor_settings(buffer, queue.quorum_settings)
         put_place(buffer, queue.place)
     else:
-        put_settings(buffer, queue.settings)
+        put_settings(buffer, queue.quorum_settings)
     return buffer.take()
 
 

@@ -353,8 +353,10 @@ class QueueGroupMachine:
     def settings_of(self, queue_id: int) -> QuorumSettings | StreamSettings | None:
         """What is in force for a queue or a stream, None if there is none."""
         state = self._execution.state
-        found = state.queues.get(queue_id) or state.streams.get(queue_id)
-        return found.settings if found is not None else None
+        queue, stream = state.queues.get(queue_id), state.streams.get(queue_id)
+        if queue is not None:
+            return queue.quorum_settings
+        return stream.settings if stream is not None else None
 
     def stream(self, queue_id: int) -> Stream | None:
         """A stream as of what was applied, to be read only and in this turn: an install puts another one there."""

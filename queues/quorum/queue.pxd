@@ -23,6 +23,7 @@ cdef class QuorumQueue(QueueRules):
     cdef public dict delivery_owners
     cdef public bint is_touched
     cdef public object resting
+    cdef public object quorum_settings
     cdef object _retry
     cdef public long long timeout
     cdef long long _expires

@@ -114,8 +114,8 @@ class QuorumQueue(QueueRules):
 
     def apply_settings(self, settings: QuorumSettings) -> None:
         """Settings in force from now on; the order, priorities and the single active consumer stay as they are."""
-        self.settings = settings
-        arguments = settings.arguments
+        self.quorum_settings = settings
+        self.settings = arguments = settings.arguments
         self._retry = settings.retry
         self._expires = -1 if arguments.expires is None else min(arguments.expires, TIME_MAX)
         self.timeout = -1 if settings.consumer_timeout is None else min(settings.consumer_timeout, TIME_MAX)

@@ -12,13 +12,13 @@ from amqp_broker.links.acquaintances import Acquaintances
 from amqp_broker.metadata import machine as metadata_machine
 from amqp_broker.metadata.stream import MetadataStream
 from amqp_broker.node import Node, Turn
-from amqp_broker.queue_types.contract.receipts import JointReceipt
 from amqp_broker.queue_types.groups.dead_letters import DeadLetterPublisher
 from queues.quorum import checkpoint, machine
 from queues.quorum.capture import Capture
 from queues.quorum.commands import Batch, NodeDown
 from queues.quorum.execution import Execution
 from queues.quorum.state import Origin
+from queues.receipts import JointReceipt
 from raft.checkpointing import Checkpointing
 from raft.memory import Memory
 from tests.cluster_simulation.cluster_node import ClusterNode

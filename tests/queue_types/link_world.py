@@ -6,7 +6,6 @@ from typing import Any
 
 from amqp_broker.protocol.fields import Table
 from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-from amqp_broker.queue_types.contract.receipts import Receipt
 from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
 from amqp_broker.queue_types.remote.home_link import HomeLink
 from amqp_broker.queue_types.remote.queue import RemoteQueue
@@ -15,6 +14,7 @@ from queues.consumer import Consumer
 from queues.effects import Refusal
 from queues.message import Delivery, Message
 from queues.queue import Queue
+from queues.receipts import Receipt
 from tests.queue_types.home_world import HomeWorld
 from tests.queues.queue_world import message_named, name_of
 

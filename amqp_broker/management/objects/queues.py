@@ -25,6 +25,7 @@ from queues.sizes import QueueSizes
 from queues.sums import QueueSums
 
 if TYPE_CHECKING:
+    from amqp_broker.flow.client import Client
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.objects.oldest_deliveries import OldestDeliveries
     from amqp_broker.metadata.entities import Policy
@@ -338,8 +339,8 @@ def _exclusive_tag(queue: Queue) -> str | None:
 
 def _owner(queue: Queue) -> JsonObject | None:
     owner = queue.declaration.owner
-    return connection_details(owner) if owner is not None and hasattr(owner, "peer") else None
+    return connection_details(cast("Client", owner)) if hasattr(owner, "peer") else None
 
 
 def _delivery_limit(queue: Queue) -> int | None:
-    return queue.settings.delivery_limit if queue.settings is not None else None
+    return queue.settings.delivery_limit

@@ -7,13 +7,14 @@ RabbitMQ's stricter reading): otherwise the texts name the first difference.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from amqp_broker.errors import ChannelException, inequivalent
 from amqp_broker.metadata.entities import DEFAULT_TYPE
 from amqp_broker.protocol.fields import KIND_NAMES, Table
 
 if TYPE_CHECKING:
+    from queues.declared import Declared, Owner
     from queues.queue import Queue
 
 #: Arguments of a queue that a declaration is compared by, in the order in which differences are reported: RabbitMQ's,
@@ -45,16 +46,6 @@ _QUEUE_ARGUMENTS = (
 )
 
 _TYPE = "x-queue-type"
-
-
-class Owner(Protocol):
-    """Who has an exclusive queue."""
-
-    def is_in(self, vhost: object) -> bool: ...
-
-    def own(self, queue: Queue) -> None: ...
-
-    def disown(self, queue: Queue) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +84,7 @@ def check_equivalent_flag(argument: str, kind: str, name: str, vhost: str, recei
 
 
 def check_equivalent_queue(
-    declaration: QueueDeclaration,
+    declaration: Declared,
     is_durable: bool,
     is_auto_delete: bool,
     arguments: Table,

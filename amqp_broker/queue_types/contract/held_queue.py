@@ -25,9 +25,9 @@ from queues.refusal import NOT_FOUND, QueueRefusal
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from queues.consumer import Consumer
     from queues.peeking import PeekSteps, PeekWish
+    from queues.receipts import Receipt
     from queues.sizes import QueueSizes
     from queues.sums import QueueSums
 

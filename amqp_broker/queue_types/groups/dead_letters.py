@@ -24,18 +24,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from amqp_broker.queue_types.contract.receipts import JointReceipt, LetterReceipt
 from amqp_broker.queue_types.proxy.command_sink import LETTERS_OF
 from queues.effects import DeadLettered, Refusal
 from queues.quorum.commands import Dispatched
+from queues.receipts import JointReceipt, LetterReceipt
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.groups.groups import QuorumGroups
     from queues.background import Background
     from queues.message import Message
     from queues.reason import Reason
+    from queues.receipts import Receipt
     from storage.journal import Journal
 
 

@@ -25,8 +25,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol, cast
 
 from amqp_broker.metadata.queue_ids import is_known, is_numbered
-from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-from amqp_broker.queue_types.contract.receipts import JointReceipt, Receipt
 from amqp_broker.queue_types.groups.coming_pages import ComingPages
 from amqp_broker.queue_types.groups.damaged_pages import DamagedPages
 from amqp_broker.queue_types.groups.dead_letters import DeadLetterPublisher
@@ -68,6 +66,7 @@ from queues.quorum.feed import Heard
 from queues.quorum.machine import QueueGroupMachine
 from queues.quorum.session import SESSION_BITS, OwnStream, session_above
 from queues.reason import Reason
+from queues.receipts import JointReceipt, Receipt
 from queues.wire.reader import Malformed
 from raft.entry import REGULAR
 from raft.errors import PeerProtocolError
@@ -79,6 +78,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.groups.guest_counts import TakeFigures
     from amqp_broker.settings.config import Config
     from queues.background import Background
+    from queues.declared import Declared
     from queues.message import Message
     from queues.queue import Queue
     from queues.store import MessageStore
@@ -154,7 +154,7 @@ class GroupQueue(Protocol):
 
     queue_id: int
     name: str
-    declaration: QueueDeclaration
+    declaration: Declared
     is_prepared: bool
 
     @property

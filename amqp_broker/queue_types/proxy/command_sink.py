@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.protocol.constants import MOVED_BY
-from amqp_broker.queue_types.contract.receipts import LetterReceipt, Receipt
 from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
 from queues.background import Background
 from queues.effects import (
@@ -39,6 +38,7 @@ from queues.effects import (
 from queues.message import Delivery, Message
 from queues.outcomes import PublishOutcome
 from queues.quorum.commands import Command, Detach, Enqueue, Get, How, Purge, Settle
+from queues.receipts import LetterReceipt, Receipt
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:

@@ -24,11 +24,10 @@ from queues.quorum.commands import How, Settle
 from queues.quorum.consumer import MOST_IN_FLIGHT
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.proxy.command_sink import CommandSink
     from amqp_broker.queue_types.proxy.queue import QueueProxy
     from queues.effects import Refusal
-    from queues.queue import Queue
+    from queues.receipts import Receipt
 
 _ACK = How.ACK
 
@@ -64,17 +63,6 @@ class Receiver(Protocol):
     def redelivered(self, delivery: Delivery) -> Message: ...
 
     def on_queue_gone(self) -> None: ...
-
-
-class Subscriber(Receiver, Protocol):
-    """One of which the log has to know more: what `Queue.consume` is given."""
-
-    queue: Queue
-    tag: str
-    priority: int
-    is_exclusive: bool
-
-    def prefetch_limit(self) -> int: ...
 
 
 class ProxyConsumer:

@@ -18,14 +18,14 @@ from typing import cast
 
 from amqp_broker.errors import AmqpException, ChannelException, not_found
 from amqp_broker.protocol.constants import ReplyCode
-from amqp_broker.queue_types.contract.receipts import JointReceipt, Receipt
 from amqp_broker.queue_types.proxy.command_sink import CommandSink
-from amqp_broker.queue_types.proxy.consumer import ProxyConsumer, ProxyDelivery, Subscriber
-from queues.consumer import Consumer
+from amqp_broker.queue_types.proxy.consumer import ProxyConsumer, ProxyDelivery
+from queues.consumer import Consumer, Subscriber
 from queues.effects import Refusal
 from queues.message import Message
 from queues.queue import Departure, Done, Fetched, Queue, Tallied
 from queues.quorum.commands import Attach, How, Prefetch
+from queues.receipts import JointReceipt, Receipt
 from queues.refusal import QueueRefusal
 from queues.sums import QueueSums
 
@@ -181,21 +181,21 @@ class QueueProxy(Queue):
 
     # -- settling ------------------------------------------------------------------------------------------------------
 
-    def ack(self, delivery: ProxyDelivery) -> None:
+    def ack(self, delivery: ProxyDelivery) -> None:  # type: ignore[override]  # its own come back
         """The client is done with it."""
         self.counts.acked += 1
         self.settle_as(delivery, _ACK)
 
-    def reject(self, delivery: ProxyDelivery, now: int) -> None:
+    def reject(self, delivery: ProxyDelivery, now: int) -> None:  # type: ignore[override]  # its own come back
         """The client refuses it for good."""
         self.settle_as(delivery, _REJECT)
 
-    def put_back(self, deliveries: list[ProxyDelivery], now: int) -> None:
+    def put_back(self, deliveries: list[ProxyDelivery], now: int) -> None:  # type: ignore[override]  # its own come back
         """Deliveries come back unprocessed."""
         for delivery in deliveries:
             self.settle_as(delivery, _REQUEUE)
 
-    def take_back(self, deliveries: list[ProxyDelivery], now: int) -> None:
+    def take_back(self, deliveries: list[ProxyDelivery], now: int) -> None:  # type: ignore[override]  # its own come back
         """See Queue."""
         for delivery in deliveries:
             self.settle_as(delivery, _RETURN)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.queue_types.contract.receipts import JointReceipt
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.cursor_queue import CursorQueue
+from queues.receipts import JointReceipt
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.proxy.consumer import ProxyDelivery
     from amqp_broker.queue_types.stream.queue import StreamQueue
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from queues.peeking import PeekSteps, PeekWish
     from queues.queue import Done
     from queues.quorum.cursor_settings import CursorSettings
+    from queues.receipts import Receipt
 
 
 class QueueOverStream(QuorumQueue):

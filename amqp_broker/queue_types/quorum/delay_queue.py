@@ -17,12 +17,12 @@ from amqp_broker.metadata.queue_ids import is_numbered
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.properties import read_property
 from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-from amqp_broker.queue_types.contract.receipts import Receipt
 from amqp_broker.queue_types.quorum.queue import QuorumQueue
 from queues.arguments import QueueArguments
 from queues.message import NO_EXPIRATION, Message, make_message
 from queues.quorum.settings import QuorumSettings
 from queues.reason import Reason
+from queues.receipts import Receipt
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.groups.group import QueueGroup

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from amqp_broker.queue_types.contract.receipts import Receipt
 from queues.effects import Refusal
 from queues.lease_source import Caller, Done, ReadyMessages
 from queues.quorum.lease_commands import AckLease, Claim, LeaseCommand, OpenLease, ReleaseLease
 from queues.quorum.leases import QuorumLease
+from queues.receipts import Receipt
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.groups.group import QueueGroup

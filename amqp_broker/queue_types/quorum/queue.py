@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import AmqpException, ConnectionException, precondition_failed
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-from amqp_broker.queue_types.contract.receipts import Receipt
 from amqp_broker.queue_types.groups.guest_counts import COUNT_MS
 from amqp_broker.queue_types.proxy.queue import QueueProxy
 from amqp_broker.queue_types.quorum.leases import QuorumLeases
@@ -27,6 +26,7 @@ from queues.quorum.retry import RetryType
 from queues.quorum.settings import QuorumSettings
 from queues.ready import Ready
 from queues.reason import Reason
+from queues.receipts import Receipt
 from queues.sizes import QueueSizes
 from queues.sums import QueueSums
 
@@ -112,7 +112,7 @@ class QuorumQueue(QueueProxy):
         """One of its letters is done."""
         self._dead_letters.count(self, reason, cycles)
 
-    def fail(self, deliveries: list[ProxyDelivery], now: int) -> None:
+    def fail(self, deliveries: list[ProxyDelivery], now: int) -> None:  # type: ignore[override]  # its own come back
         """See Queue. The log is told of a failure only where that makes a difference."""
         retry = self.wanted.retry
         if retry is None or retry.type is RetryType.ALL:

@@ -2,7 +2,7 @@ cimport cython
 from amqp_broker.octets.buffer cimport Buffer
 from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
 from amqp_broker.queue_types.proxy.consumer cimport ProxyConsumer
-from amqp_broker.queue_types.contract.receipts cimport Receipt
+from queues.receipts cimport Receipt
 from amqp_broker.queue_types.remote.effects_codec cimport EffectsReader
 from queues.message cimport Message
 from queues.page cimport AddressBook

@@ -50,9 +50,9 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from amqp_broker.links.tenants import Send
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.proxy.consumer import ProxyConsumer
     from amqp_broker.queue_types.proxy.queue import QueueProxy
+    from queues.receipts import Receipt
 
 log = logging.getLogger("amqp_broker.proxies")
 

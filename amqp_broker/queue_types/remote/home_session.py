@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from amqp_broker.queue_types.remote.consumer_round import AT_ONCE
 from amqp_broker.queue_types.remote.effects_codec import Count, EffectsWriter, QueueCounted, Taken
@@ -46,6 +46,8 @@ from queues.wire.traffic import Settle
 from raft.errors import PeerProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from amqp_broker.queue_types.remote.home import Home
     from amqp_broker.turn.clock import TurnClock
     from amqp_broker.turn.task import Steps
@@ -534,7 +536,7 @@ class HomeSession:
         for queue in queues:
             found = runs.get(queue)
             if found is not None:
-                deliveries = queue.begin_return(found)
+                deliveries = cast("Iterator[Entry]", queue.begin_return(found))
                 while some := list(islice(deliveries, PUT_BACK)):
                     queue.put_back(some, clock.now)
                     yield None

@@ -4,7 +4,7 @@ from queues.message cimport Message
 from queues.stream.chunk cimport ChunkBuilder
 from queues.write_group cimport WriteGroup
 from amqp_broker.queue_types.groups.group cimport QueueGroup
-from amqp_broker.queue_types.contract.receipts cimport Receipt
+from queues.receipts cimport Receipt
 
 cdef Py_ssize_t _CHUNK_BYTES, _FLAGS_AT
 cdef int _HAS_HEADERS, _TAKEN

@@ -14,13 +14,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amqp_broker.messages.facts import MessageFacts, without_header
-from amqp_broker.queue_types.contract.receipts import LetterReceipt, Receipt
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
 from amqp_broker.queue_types.stream.filters import VALUE, value_of
 from queues.effects import Refusal
 from queues.message import Message
 from queues.outcomes import PublishOutcome
 from queues.quorum.session import BATCH_BYTES
+from queues.receipts import LetterReceipt, Receipt
 from queues.stream.chunk import ChunkBuilder
 from queues.stream.commands import AppendChunk
 from queues.stream.record import OFFSET_HEADER, PARTITION_HEADER, hash_of

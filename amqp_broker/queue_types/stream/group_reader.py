@@ -22,11 +22,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import AmqpException, precondition_failed
-from amqp_broker.queue_types.contract.receipts import JointReceipt
 from amqp_broker.queue_types.stream.reader import MADE, LooksAt, StreamReader
 from amqp_broker.turn.awaited_read import AwaitedRead
 from queues.effects import Refusal
 from queues.message import Delivery, Message
+from queues.receipts import JointReceipt
 from queues.stream.commands import JoinGroup, LeaveGroup, StorePosition
 from queues.stream.groups import MOST_GROUPS, Member
 from queues.stream.record import get_record, next_record, number_of
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.distant_stream import DistantReading
     from amqp_broker.queue_types.stream.filters import ReaderFilter
     from amqp_broker.queue_types.stream.queue import StreamQueue
-    from amqp_broker.queue_types.stream.reader import StreamSubscriber
     from amqp_broker.turn.clock import TurnClock
+    from queues.consumer import Subscriber
     from queues.queue import Done
     from queues.quorum.commands import Command
     from queues.stream.log import Stored
@@ -87,7 +87,7 @@ class GroupReader(StreamReader):
     def __init__(
         self,
         queue: StreamQueue,
-        consumer: StreamSubscriber,
+        consumer: Subscriber,
         start: Start,
         wanted: ReaderFilter | None,
         name: str,

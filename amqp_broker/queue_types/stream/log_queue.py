@@ -17,8 +17,7 @@ from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-    from amqp_broker.queue_types.stream.reader import StreamSubscriber
-    from queues.consumer import Consumer
+    from queues.consumer import Consumer, Subscriber
 
 
 class LogQueue(Queue):
@@ -64,7 +63,7 @@ class LogQueue(Queue):
 
     # -- consumers, who give credit by settling ------------------------------------------------------------------------
 
-    def admit(self, consumer: StreamSubscriber, then: Done) -> None:
+    def admit(self, consumer: Subscriber, then: Done) -> None:
         """See Queue."""
         try:
             reader = self._reader_for(consumer, Wish.of(consumer, self._title))
@@ -84,7 +83,7 @@ class LogQueue(Queue):
 
         self._join(cast("Consumer", consumer), joined)
 
-    def _reader_for(self, consumer: StreamSubscriber, wish: Wish) -> object:
+    def _reader_for(self, consumer: Subscriber, wish: Wish) -> object:
         """What reads for a consumer. Raises AmqpException."""
         raise NotImplementedError
 

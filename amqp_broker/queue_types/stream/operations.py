@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import precondition_failed
-from amqp_broker.queue_types.contract.receipts import JointReceipt
 from queues.effects import Refusal
+from queues.receipts import JointReceipt
 from queues.stream.commands import Compact, ForgetGroup, HoldStream, SeekGroup, Trim
 from queues.stream.groups import MOST_GROUPS
 from queues.stream.source import Changed, GroupFigures, ShareFigures, StreamFigures, TooManyHolds

@@ -12,18 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from amqp_broker.messages.facts import MessageFacts
-from amqp_broker.queue_types.contract.receipts import LetterReceipt
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
 from queues.effects import Refusal
 from queues.outcomes import PublishOutcome
+from queues.receipts import LetterReceipt
 from queues.stream.murmur import partition_of
 from queues.write_group import WriteGroup
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.stream.parts import StreamParts
     from queues.message import Message
     from queues.queue import Queue
+    from queues.receipts import Receipt
 
 KEY: Final = "x-stream-key"
 _KEY_FIELD = b"\x0cx-stream-key"

@@ -23,13 +23,12 @@ from queues.queue import Done, Replicas
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.stream.group_reader import GroupSettings
     from amqp_broker.queue_types.stream.parts import StreamParts
     from amqp_broker.queue_types.stream.queue import StreamQueue
-    from amqp_broker.queue_types.stream.reader import StreamSubscriber
-    from queues.consumer import Consumer
+    from queues.consumer import Consumer, Subscriber
+    from queues.receipts import Receipt
     from queues.sums import QueueSums
 
 
@@ -117,7 +116,7 @@ class PartitionedStream(LogQueue):
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
-    def _reader_for(self, consumer: StreamSubscriber, wish: Wish) -> PartitionedReader:
+    def _reader_for(self, consumer: Subscriber, wish: Wish) -> PartitionedReader:
         last = len(self.parts) - 1
         if last < 0:
             raise not_found("queue", self.name, self.declaration.vhost)
@@ -128,7 +127,7 @@ class PartitionedStream(LogQueue):
             )
         return PartitionedReader(self, consumer, wish, self._groups)
 
-    def give_up(self, subscriber: StreamSubscriber) -> None:
+    def give_up(self, subscriber: Subscriber) -> None:
         """It cannot go on: it is cancelled."""
         consumer = cast("Consumer", subscriber)
         if consumer in self.consumers:

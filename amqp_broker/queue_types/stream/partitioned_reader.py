@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.messages.facts import MessageFacts, with_header
 from amqp_broker.protocol.fields import join_table, typed
-from amqp_broker.queue_types.contract.receipts import JointReceipt
 from amqp_broker.queue_types.stream.group_reader import GroupReader
 from amqp_broker.queue_types.stream.offsets import FIRST
 from amqp_broker.queue_types.stream.reader import LooksAt, StreamReader
 from queues.consumer import Consumer
 from queues.effects import Refusal
+from queues.receipts import JointReceipt
 from queues.stream.commands import JoinPartitions, LeavePartitions, OpenGroup
 from queues.stream.groups import MOST_GROUPS
 from queues.stream.record import PARTITION_HEADER as PARTITION
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.group_reader import GroupSettings
     from amqp_broker.queue_types.stream.partitioned import PartitionedStream
     from amqp_broker.queue_types.stream.queue import StreamQueue
-    from amqp_broker.queue_types.stream.reader import StreamSubscriber
     from amqp_broker.queue_types.stream.wish import Wish
+    from queues.consumer import Subscriber
     from queues.message import Delivery, Message
     from queues.queue import Done
     from queues.stream.start import Start
@@ -52,7 +52,7 @@ class PartitionedReader:
     """readers: by partition. _turns: in which order they may use what credit there is."""
 
     def __init__(
-        self, queue: PartitionedStream, consumer: StreamSubscriber, wish: Wish, settings: GroupSettings
+        self, queue: PartitionedStream, consumer: Subscriber, wish: Wish, settings: GroupSettings
     ) -> None:
         assert wish.group is not None  # who calls looks
         self.queue = queue
@@ -241,10 +241,14 @@ class PartitionConsumer(Consumer):
         self._partition = typed("l", partition)
         self._field = join_table([(PARTITION, self._partition)])
         self.arguments: Mapping[str, object] | None = reader.consumer.arguments
-        self.prefetch = reader.consumer.prefetch
+        self.prefetch, self.tag, self.is_exclusive = reader.consumer.prefetch, reader.consumer.tag, False
+
+    def prefetch_limit(self) -> int:
+        """See Subscriber."""
+        return self._consumer.prefetch_limit()
 
     def shared_limit(self) -> int:
-        """See StreamSubscriber."""
+        """See Subscriber."""
         return self._consumer.shared_limit()
 
     def has_credit(self) -> bool:

@@ -26,7 +26,7 @@ from amqp_broker.queue_types.stream.log_queue import LogQueue
 from amqp_broker.queue_types.stream.operations import StreamOperations
 from amqp_broker.queue_types.stream.packer import Packer
 from amqp_broker.queue_types.stream.peeking import peek_stream
-from amqp_broker.queue_types.stream.reader import StreamReader, StreamSubscriber
+from amqp_broker.queue_types.stream.reader import StreamReader
 from amqp_broker.queue_types.stream.wish import Wish
 from queues.message import Delivery, Message
 from queues.peeking import PeekSteps, PeekWish
@@ -44,14 +44,14 @@ from storage.errors import CorruptRecord
 if TYPE_CHECKING:
     from amqp_broker.errors import AmqpException
     from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-    from amqp_broker.queue_types.contract.receipts import Receipt
     from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.stream.compactor import Compactor
     from amqp_broker.queue_types.stream.distant_stream import DistantReading, DistantStream, Placed
     from amqp_broker.queue_types.stream.mender import Mender
     from amqp_broker.queue_types.stream.rewriting_room import RewritingRoom
-    from queues.consumer import Consumer
+    from queues.consumer import Consumer, Subscriber
     from queues.quorum.queue import QueueStatistics
+    from queues.receipts import Receipt
     from queues.stream.start import Start
     from storage.disk import Pending
 
@@ -321,7 +321,7 @@ class StreamQueue(LogQueue):
                 self.serve_later(reader)
             yield
 
-    def _reader_for(self, consumer: StreamSubscriber, wish: Wish) -> StreamReader:
+    def _reader_for(self, consumer: Subscriber, wish: Wish) -> StreamReader:
         """See LogQueue."""
         if wish.group is None:
             return StreamReader(self, consumer, wish.start, wish.filter)

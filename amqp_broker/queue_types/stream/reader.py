@@ -14,7 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import cython
 
@@ -27,11 +27,11 @@ if not cython.compiled:
     from amqp_broker.octets.buffer import get_u32
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
 
     from amqp_broker.queue_types.stream.distant_stream import DistantReading
     from amqp_broker.queue_types.stream.filters import ReaderFilter
     from amqp_broker.queue_types.stream.queue import StreamQueue
+    from queues.consumer import Subscriber
     from queues.message import Message
     from queues.stream.log import Stored
     from queues.stream.start import Start
@@ -42,28 +42,6 @@ MADE = 4
 _MADE = MADE
 #: An offset that is not known yet.
 _UNPLACED = -1
-
-
-class StreamSubscriber(Protocol):
-    """A Consumer of which a stream asks more: what `StreamQueue.consume` is given. prefetch: its own limit."""
-
-    arguments: Mapping[str, object] | None
-    prefetch: int
-    no_ack: bool
-    is_waiting: bool
-
-    def shared_limit(self) -> int:
-        """The limit of its channel, 0 for none."""
-
-    def has_credit(self) -> bool: ...
-
-    def deliver(self, delivery: Delivery) -> None: ...
-
-    def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int, more: bytes) -> bool: ...
-
-    def deliver_at_once(self, message: Message, is_redelivered: bool) -> None: ...
-
-    def on_queue_gone(self) -> None: ...
 
 
 class LooksAt(NamedTuple):
@@ -79,7 +57,7 @@ class StreamReader:
     what it wants of that, None for everything. counts: the queue's. looks_at: of the stream's groups, None for none."""
 
     def __init__(
-        self, queue: StreamQueue, consumer: StreamSubscriber, start: Start, wanted: ReaderFilter | None
+        self, queue: StreamQueue, consumer: Subscriber, start: Start, wanted: ReaderFilter | None
     ) -> None:
         self.offset = _UNPLACED
         self.is_late = False

@@ -11,7 +11,7 @@ from amqp_broker.queue_types.stream.filters import ReaderFilter, parse_filter
 from amqp_broker.queue_types.stream.offsets import parse_start
 
 if TYPE_CHECKING:
-    from amqp_broker.queue_types.stream.reader import StreamSubscriber
+    from queues.consumer import Subscriber
     from queues.stream.start import Start
 
 GROUP = "x-stream-group"
@@ -29,7 +29,7 @@ class Wish(NamedTuple):
     group: str | None
 
     @staticmethod
-    def of(consumer: StreamSubscriber, title: str) -> Wish:
+    def of(consumer: Subscriber, title: str) -> Wish:
         """Of a consumer of the queue that is called so in texts. Raises AmqpException, ArgumentError."""
         arguments = consumer.arguments if consumer.arguments is not None else {}
         for key in _NOT_OF_STREAMS:
