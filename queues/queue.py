@@ -38,7 +38,7 @@ class Replicas(NamedTuple):
     members: tuple[str, ...]
 
 
-class Departure(Protocol):
+class Parting(Protocol):
     """A consumer that gets nothing more, and of which the queue's log does not know yet that it has left. unseen: how
     many messages waited for it, which go back."""
 
@@ -329,7 +329,7 @@ class Queue:
         next, and may go back with it; then `put_back` does nothing."""
         raise NotImplementedError
 
-    def part(self, consumer: Consumer, now: int) -> Departure | None:
+    def part(self, consumer: Consumer, now: int) -> Parting | None:
         """A consumer leaves, of very many or with very much, and what it holds is put back in slices. Returns what is
         to be done before that, if there is something."""
         self.cancel(consumer, False, now)

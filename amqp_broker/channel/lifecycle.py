@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from amqp_broker.flow.client import Client
     from amqp_broker.flow.clients import Clients
     from queues.message import Delivery
-    from queues.queue import Departure, Queue
+    from queues.queue import Parting, Queue
 
 #: So many consumers, channels and queues are dealt with in a slice.
 _LEAVING = 64
@@ -103,11 +103,11 @@ def _are_many(channels: list[Channel]) -> bool:
     return False
 
 
-def _leave(channels: list[Channel]) -> Generator[None, None, list[tuple[Queue, Departure]]]:
+def _leave(channels: list[Channel]) -> Generator[None, None, list[tuple[Queue, Parting]]]:
     """All consumers of the channels leave their queues, in slices. None of them is given anything meanwhile: their
     channels deliver no more (`Channel.retire`). Returns what the queues are to be told later."""
     services, vhost = channels[0].services, channels[0].vhost
-    parting: list[tuple[Queue, Departure]] = []
+    parting: list[tuple[Queue, Parting]] = []
     queues: dict[Queue, None] = {}
     done = 0
     for channel in channels:
@@ -119,9 +119,9 @@ def _leave(channels: list[Channel]) -> Generator[None, None, list[tuple[Queue, D
                 del channel.consumers[tag]
                 consumer.end()
                 queue, now = consumer.queue, services.clock.now
-                departure = queue.part(consumer, now)
-                if departure is not None:
-                    parting.append((queue, departure))
+                parted = queue.part(consumer, now)
+                if parted is not None:
+                    parting.append((queue, parted))
                 queue.mark_used(now)
                 queues[queue] = None
                 done += 1

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.channel.services import ChannelServices
     from queues.message import Delivery
-    from queues.queue import Departure, Queue
+    from queues.queue import Parting, Queue
     from queues.timers import Timers
 
 #: So many deliveries at a time, the settled ones among them included, are few enough to be settled at once.
@@ -95,7 +95,7 @@ def settle_many(
 def put_back_many(
     channel: Channel,
     held: Iterable[list[Delivery | None]],
-    leaving: Generator[None, None, list[tuple[Queue, Departure]]] | None = None,
+    leaving: Generator[None, None, list[tuple[Queue, Parting]]] | None = None,
     what: str = "",
     then: Callable[[], None] | None = None,
 ) -> None:
@@ -114,12 +114,12 @@ def _say_nothing() -> None:
     """The method has no answer."""
 
 
-def _depart(services: ChannelServices, parting: list[tuple[Queue, Departure]]) -> Steps:
+def _depart(services: ChannelServices, parting: list[tuple[Queue, Parting]]) -> Steps:
     """All of them, before anything goes back that one of them could get; what no client has seen goes along."""
     unseen = 0
-    for queue, departure in parting:
-        unseen += departure.unseen
-        departure.tell()
+    for queue, parted in parting:
+        unseen += parted.unseen
+        parted.tell()
         if queue.return_window and unseen >= queue.return_window:
             unseen = 0
             yield _Taken(services.timers, services.clock.now, queue)
@@ -130,7 +130,7 @@ def _depart(services: ChannelServices, parting: list[tuple[Queue, Departure]]) -
 def _put_back(
     services: ChannelServices,
     held: Iterable[list[Delivery | None]],
-    leaving: Generator[None, None, list[tuple[Queue, Departure]]] | None,
+    leaving: Generator[None, None, list[tuple[Queue, Parting]]] | None,
     channel: Channel | None,
 ) -> Steps:
     """channel: whose consumers have credit for others then."""

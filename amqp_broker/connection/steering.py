@@ -106,7 +106,7 @@ class Leaving(NamedTuple):
     token: bytes
 
 
-class _Departure:
+class _Held:
     """A connection that is held. timer: ends that. state: what the other worker was asked about, with `token`.
     under_way: to groups when it was held, its own and that of others, and has not arrived; None before it is known."""
 
@@ -154,10 +154,10 @@ class Steering:
         self._linked = services.tenants.linked
         self.is_on = config.has_workers and config.steering == "auto"
         self._are_groups_spread = services.groups.places.is_spread
-        self.leaving: dict[Connection, _Departure] = {}
-        self._unasked: dict[_Departure, None] = {}
-        self._asked: dict[bytes, _Departure] = {}
-        self._due: list[_Departure] = []  # the other worker expects their sockets
+        self.leaving: dict[Connection, _Held] = {}
+        self._unasked: dict[_Held, None] = {}
+        self._asked: dict[bytes, _Held] = {}
+        self._due: list[_Held] = []  # the other worker expects their sockets
         self._expected: dict[bytes, tuple[ConnectionState, Timer]] = {}
         self._send = services.tenants.register(FrameKind.CONNECTION_MOVE, self.receive)
 
@@ -202,9 +202,9 @@ class Steering:
             return False
         steered.put_off(now + REST_MS)
         self._pauses.pause(connection, _MOVE)
-        departure = self.leaving[connection] = _Departure(connection, home)
-        self._unasked[departure] = None
-        self._end_after(departure, HELD_MS)
+        held = self.leaving[connection] = _Held(connection, home)
+        self._unasked[held] = None
+        self._end_after(held, HELD_MS)
         return True
 
     def _is_busy(self, connection: Connection) -> bool:
@@ -220,15 +220,15 @@ class Steering:
             return True
         return self._services.alarms.has_told(connection) or any(map(is_busy, connection.channels.values()))
 
-    def _is_quiet(self, departure: _Departure) -> bool:
+    def _is_quiet(self, held: _Held) -> bool:
         """Whether nothing is under way that it has asked for."""
-        connection, services = departure.connection, self._services
+        connection, services = held.connection, self._services
         if connection.paused_for != _MOVE or not connection.is_writable or connection.is_starved or connection.is_held:
             return False
         if services.publisher.is_telling or any(map(is_unconfirmed, connection.channels.values())):
             return False
         steered, links = connection.steered, services.remote_queues.links
-        target = links.get(departure.home)
+        target = links.get(held.home)
         if target is not None and target.has_unsent:
             return False
         used = links.values() if steered is None or steered.has_consumed else connection.homes
@@ -239,31 +239,31 @@ class Steering:
         if connection not in self._pauses.publishers:
             return True
         # It says nothing while it is held: what others publish meanwhile does not keep it.
-        before = departure.under_way
+        before = held.under_way
         groups = services.groups
-        departure.under_way = groups.under_way() if before is None else groups.leave_what_is_applied(before)
-        return not departure.under_way
+        held.under_way = groups.under_way() if before is None else groups.leave_what_is_applied(before)
+        return not held.under_way
 
     # -- this worker lets go -------------------------------------------------------------------------------------------
 
     def work(self, now: int) -> None:
         """Everything that this turn has for other workers is on its way: of those that are quiet now the other worker
         is told everything."""
-        for departure in list(self._unasked):
-            if self._is_busy(departure.connection):
-                self._keep_soon(departure)
-            elif self._is_quiet(departure):
-                self._ask(departure)
+        for held in list(self._unasked):
+            if self._is_busy(held.connection):
+                self._keep_soon(held)
+            elif self._is_quiet(held):
+                self._ask(held)
 
-    def _ask(self, departure: _Departure) -> None:
-        del self._unasked[departure]
-        departure.state = state = self._state_of(departure.connection)
-        departure.token = token = self._services.random_bytes(TOKEN_BYTES)
-        self._asked[token] = departure
-        if self._send(departure.home, _frame(_ASK, departure.token, state.encode())):
-            self._end_after(departure, ANSWER_MS)
+    def _ask(self, held: _Held) -> None:
+        del self._unasked[held]
+        held.state = state = self._state_of(held.connection)
+        held.token = token = self._services.random_bytes(TOKEN_BYTES)
+        self._asked[token] = held
+        if self._send(held.home, _frame(_ASK, held.token, state.encode())):
+            self._end_after(held, ANSWER_MS)
         else:
-            self._keep_soon(departure)
+            self._keep_soon(held)
 
     def _state_of(self, connection: Connection) -> ConnectionState:
         peer, session, steered = connection.peer, connection.session, connection.steered
@@ -283,65 +283,65 @@ class Steering:
         """Those whose sockets are to go now. `moved` or `kept` follows for each, before anything else happens."""
         found = []
         due, self._due = self._due, []
-        for departure in due:
-            if self._asked.get(departure.token) is not departure:
+        for held in due:
+            if self._asked.get(held.token) is not held:
                 continue  # it goes on here already
-            if self._is_as_said(departure):
-                found.append(Leaving(departure.connection, departure.home, departure.token))
+            if self._is_as_said(held):
+                found.append(Leaving(held.connection, held.home, held.token))
             else:
-                self._keep_soon(departure)
+                self._keep_soon(held)
         return found
 
-    def _is_as_said(self, departure: _Departure) -> bool:
-        connection, said = departure.connection, departure.state
+    def _is_as_said(self, held: _Held) -> bool:
+        connection, said = held.connection, held.state
         if said is None or self._is_busy(connection) or connection.paused_for != _MOVE:
             return False
         return self._state_of(connection)._replace(applied=said.applied) == said
 
     def moved(self, connection: Connection) -> None:
         """Its socket is the other worker's: here it is at its end."""
-        departure = self._forget(connection)
-        home = departure.home if departure is not None else ""
+        held = self._forget(connection)
+        home = held.home if held is not None else ""
         self._services.control.leave(connection, home)
 
     def kept(self, connection: Connection, now: int) -> None:
         """Its socket could not be handed over."""
-        departure = self.leaving.get(connection)
-        if departure is not None:
-            self._keep(departure, now)
+        held = self.leaving.get(connection)
+        if held is not None:
+            self._keep(held, now)
 
-    def _keep_soon(self, departure: _Departure) -> None:
+    def _keep_soon(self, held: _Held) -> None:
         """It goes on here, in the next turn."""
-        self._end_after(departure, 0)
+        self._end_after(held, 0)
 
-    def _end_after(self, departure: _Departure, milliseconds: int) -> None:
-        if departure.timer is not None:
-            departure.timer.cancel()
-        departure.timer = self._timers.at(self._clock.now + milliseconds, lambda now: self._keep(departure, now))
+    def _end_after(self, held: _Held, milliseconds: int) -> None:
+        if held.timer is not None:
+            held.timer.cancel()
+        held.timer = self._timers.at(self._clock.now + milliseconds, lambda now: self._keep(held, now))
 
-    def _keep(self, departure: _Departure, now: int) -> None:
+    def _keep(self, held: _Held, now: int) -> None:
         """It goes on here."""
-        connection = departure.connection
+        connection = held.connection
         if self._forget(connection) is None:
             return
-        if departure.state is not None:
-            self._send(departure.home, _frame(_FORGET, departure.token))
+        if held.state is not None:
+            self._send(held.home, _frame(_FORGET, held.token))
         self._pauses.resume(connection, _MOVE, now)
 
-    def _forget(self, connection: Connection) -> _Departure | None:
-        departure = self.leaving.pop(connection, None)
-        if departure is None:
+    def _forget(self, connection: Connection) -> _Held | None:
+        held = self.leaving.pop(connection, None)
+        if held is None:
             return None
-        self._unasked.pop(departure, None)
-        self._asked.pop(departure.token, None)
-        if departure.timer is not None:
-            departure.timer.cancel()
-        return departure
+        self._unasked.pop(held, None)
+        self._asked.pop(held.token, None)
+        if held.timer is not None:
+            held.timer.cancel()
+        return held
 
     def peer_disconnected(self, name: str, now: int) -> None:
         """The link to another worker is lost. A socket may still be on its way from there."""
-        for departure in [each for each in self.leaving.values() if each.home == name]:
-            self._keep(departure, now)
+        for held in [each for each in self.leaving.values() if each.home == name]:
+            self._keep(held, now)
 
     # -- this worker goes on -------------------------------------------------------------------------------------------
 
@@ -432,14 +432,14 @@ class Steering:
             raise PeerProtocolError(f"{name} says {what} of the move of a connection, which means nothing")
 
     def _answered(self, name: str, token: bytes, goes_on: bool, now: int) -> None:
-        departure = self._asked.get(token)
-        if departure is None or departure.home != name:
+        held = self._asked.get(token)
+        if held is None or held.home != name:
             self._send(name, _frame(_FORGET, token))
         elif goes_on:
-            self._due.append(departure)
+            self._due.append(held)
         else:
-            departure.state = None  # there is nothing to forget
-            self._keep(departure, now)
+            held.state = None  # there is nothing to forget
+            self._keep(held, now)
 
 
 def _frame(what: int, token: bytes, octets: bytes = b"") -> bytes:

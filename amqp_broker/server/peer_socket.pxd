@@ -1,6 +1,6 @@
 cimport cython
 from amqp_broker.server.peer_link cimport PeerLink
-from amqp_broker.server.system_calls cimport receive_octets, send_bytes
+from amqp_broker.server.system_calls cimport drop_sent, receive_octets, send_bytes
 
 cdef Py_ssize_t _READ_BYTES, _LONG_READ_BYTES, _PIECES
 
@@ -21,7 +21,6 @@ cdef class PeerSocket:
     cpdef void on_readable(self) except *
     cpdef void on_writable(self) except *
     @cython.locals(size=Py_ssize_t)
-    cdef bint _take_sent(self, Py_ssize_t sent) except -1
     cpdef void _lose(self, object error) except *
     @cython.locals(sent=Py_ssize_t, total=Py_ssize_t)
     cpdef void write(self, list pieces) except *

@@ -16,7 +16,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from amqp_broker.server.system_calls import receive_octets, send_bytes
+from amqp_broker.server.system_calls import drop_sent, receive_octets, send_bytes
 
 if TYPE_CHECKING:
     import asyncio
@@ -80,7 +80,9 @@ class PeerSocket:
             return
         try:
             while self.unsent:
-                if not self._take_sent(self.socket.sendmsg(list(islice(self.unsent, _PIECES)))):
+                sent = self.socket.sendmsg(list(islice(self.unsent, _PIECES)))
+                self.unsent_bytes -= sent
+                if not drop_sent(self.unsent, sent):
                     return
         except (BlockingIOError, InterruptedError):
             return
@@ -90,19 +92,6 @@ class PeerSocket:
         self.loop.remove_writer(self.fd)
         if self.is_closing:
             self._lose(None)
-
-    def _take_sent(self, sent: int) -> bool:
-        """Drop what was sent from `unsent`. Returns whether the socket took whole pieces only, and so maybe more."""
-        self.unsent_bytes -= sent
-        unsent = self.unsent
-        while sent:
-            size = len(unsent[0])
-            if size > sent:
-                unsent[0] = memoryview(unsent[0])[sent:]
-                return False
-            sent -= size
-            unsent.popleft()
-        return True
 
     def _lose(self, error: OSError | None) -> None:
         """The socket is gone, by either side."""
@@ -143,8 +132,8 @@ class PeerSocket:
             total += len(piece)
         if sent < total:
             self.unsent.extend(pieces)
-            self.unsent_bytes = total
-            self._take_sent(sent)
+            self.unsent_bytes = total - sent
+            drop_sent(self.unsent, sent)
             self.loop.add_writer(self.fd, self.on_writable)
 
     def close(self) -> None:

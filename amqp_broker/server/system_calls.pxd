@@ -14,4 +14,6 @@ cpdef Py_ssize_t receive_into(object client, int number, bytearray data, Py_ssiz
 cpdef bytes receive_octets(object client, int number, bytearray room, Py_ssize_t most)
 @cython.locals(source="const unsigned char*", count=Py_ssize_t, size=Py_ssize_t)
 cpdef Py_ssize_t send_bytes(object client, int number, bytes octets) except -1
+@cython.locals(size=Py_ssize_t)
+cpdef bint drop_sent(object unsent, Py_ssize_t sent) except -1
 cpdef double monotonic_time() except? -1

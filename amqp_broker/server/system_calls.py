@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import cython
 
 if TYPE_CHECKING:
+    from collections import deque
+
     from amqp_broker.octets.buffer import Pointer
 
 if cython.compiled:  # pragma: no cover
@@ -69,6 +71,18 @@ def send_bytes(client: socket.socket, number: int, octets: bytes) -> int:
         if count >= 0:
             return count
     return client.send(octets)
+
+
+def drop_sent(unsent: deque[bytes | bytearray | memoryview], sent: int) -> bool:
+    """So many octets of these were sent. Returns whether the socket took whole pieces only, and so maybe more."""
+    while sent:
+        size = len(unsent[0])
+        if size > sent:
+            unsent[0] = memoryview(unsent[0])[sent:]
+            return False
+        sent -= size
+        unsent.popleft()
+    return True
 
 
 def monotonic_time() -> float:

@@ -2,7 +2,7 @@ cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.server.driver cimport Driver
-from amqp_broker.server.system_calls cimport monotonic_time, receive_into, send_bytes
+from amqp_broker.server.system_calls cimport drop_sent, monotonic_time, receive_into, send_bytes
 
 cdef Py_ssize_t _NEWCOMER_READS, _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _GATED_READ_BYTES, _BULK_BYTES, _IMMEDIATE_TURN_BYTES
 cdef int _MSG_PEEK, _MSG_TRUNC, _CLOSING, _ENDING, _OPEN, _OUTPUT
@@ -59,7 +59,6 @@ cdef class TcpTransport:
     @cython.locals(connection=Connection)
     cpdef void on_writable(self) except *
     @cython.locals(size=Py_ssize_t)
-    cdef bint _take_sent(self, Py_ssize_t sent) except -1
     cpdef void _lose(self) except *
     cdef void _stop_reading(self) except *
     cdef void _watch(self) except *

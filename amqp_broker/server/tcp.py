@@ -29,7 +29,7 @@ from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import CLOSING, ENDING, OPEN
 from amqp_broker.server.driver import IMMEDIATE_TURN_BYTES
-from amqp_broker.server.system_calls import monotonic_time, receive_into, send_bytes
+from amqp_broker.server.system_calls import drop_sent, monotonic_time, receive_into, send_bytes
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -323,7 +323,9 @@ class TcpTransport:
             return
         try:
             while self.unsent:
-                if not self._take_sent(self.socket.sendmsg(list(islice(self.unsent, _PIECES)))):
+                sent = self.socket.sendmsg(list(islice(self.unsent, _PIECES)))
+                self.unsent_bytes -= sent
+                if not drop_sent(self.unsent, sent):
                     break
         except (BlockingIOError, InterruptedError):
             pass
@@ -340,19 +342,6 @@ class TcpTransport:
                 self._finish()
         if not connection.is_writable and self.unsent_bytes <= self.high_water // _LOW_WATER:
             self.driver.writable(connection)
-
-    def _take_sent(self, sent: int) -> bool:
-        """Drop what was sent from `unsent`. Returns whether the socket took whole pieces only, and so maybe more."""
-        self.unsent_bytes -= sent
-        unsent = self.unsent
-        while sent:
-            size = len(unsent[0])
-            if size > sent:
-                unsent[0] = memoryview(unsent[0])[sent:]
-                return False
-            sent -= size
-            unsent.popleft()
-        return True
 
     def _lose(self) -> None:
         """The socket is gone, by either side."""
@@ -414,8 +403,8 @@ class TcpTransport:
             if sent == total:
                 return
             self.unsent.extend(chunks)
-            self.unsent_bytes = total
-            self._take_sent(sent)
+            self.unsent_bytes = total - sent
+            drop_sent(self.unsent, sent)
             self.loop.add_writer(self.fd, self.on_writable)
         else:
             self.unsent.extend(chunks)

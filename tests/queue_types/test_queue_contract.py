@@ -236,9 +236,9 @@ def test_who_leaves_gives_back_what_it_has_not_had(place: Place, in_slices: bool
     client.is_paused = True
     publish(place, 1, 2)
     if in_slices:
-        departure = place.queue.part(client, 1)
-        if departure is not None:
-            departure.tell()
+        parted = place.queue.part(client, 1)
+        if parted is not None:
+            parted.tell()
     else:
         place.queue.cancel(client, True, 1)
     place.queue.dispatch(1)

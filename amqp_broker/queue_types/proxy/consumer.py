@@ -167,7 +167,7 @@ class ProxyConsumer:
         consumer.is_waiting = not waiting
 
     def tell(self) -> None:
-        """The log is told that it has left (Departure of queues/queue.py)."""
+        """The log is told that it has left (Parting of queues/queue.py)."""
         if self.proxy.is_deleted or self.refusal is not None:
             self.forget()
         else:

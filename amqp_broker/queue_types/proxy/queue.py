@@ -23,7 +23,7 @@ from amqp_broker.queue_types.proxy.consumer import ProxyConsumer, ProxyDelivery
 from queues.consumer import Consumer, Subscriber
 from queues.effects import Refusal
 from queues.message import Message
-from queues.queue import Departure, Done, Fetched, Queue, Tallied
+from queues.queue import Done, Fetched, Parting, Queue, Tallied
 from queues.quorum.commands import Attach, How, Prefetch
 from queues.receipts import JointReceipt, Receipt
 from queues.refusal import QueueRefusal
@@ -143,7 +143,7 @@ class QueueProxy(Queue):
         delivery_owner = self.consumers.get(consumer)
         return 0 if delivery_owner is None else len(delivery_owner.waiting)
 
-    def part(self, consumer: Consumer, now: int) -> Departure | None:
+    def part(self, consumer: Consumer, now: int) -> Parting | None:
         """See Queue: to tell the log may bring back very many, for others to get."""
         delivery_owner = self.consumers.pop(consumer, None)
         if delivery_owner is not None:
