@@ -340,6 +340,7 @@ class Node:
             self.timers,
             lambda: self.is_ready,
             self._why_not_leading,
+            broker.give_cluster_id,
         )
 
     def _why_not_leading(self) -> str:

@@ -73,7 +73,7 @@ class Membership:
     """See the module's docstring. version: rises when `addresses` are others. known: where members were last known to
     be, for as long as the metadata are not read; the driver sets it. is_removed: this node is no member any more, and
     nobody needs it. is_ready: whether the node's metadata are those of the cluster. why_not_leading: what keeps
-    this node from leading anything, "" where nothing does."""
+    this node from leading anything, "" where nothing does. give_cluster_id: proposes one, unless there is one."""
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Membership:
         timers: Timers,
         is_ready: Callable[[], bool],
         why_not_leading: Callable[[], str],
+        give_cluster_id: Callable[[], None],
     ) -> None:
         self.version = 0
         #: Who has said that this node is no member, on a link that was for no more than that.
@@ -103,6 +104,7 @@ class Membership:
         self._timers = timers
         self._is_ready = is_ready
         self._why_not_leading = why_not_leading
+        self._give_cluster_id = give_cluster_id
         self._own_address = self._find_own_address()
         self._addresses: dict[str, Address] = {}
         self._calm_since: int | None = None
@@ -351,6 +353,7 @@ class Membership:
         """What worker 0 does for its node."""
         self._register(recorded)
         self._raise_level(recorded)
+        self._identify_cluster()
         self._place_groups(recorded)
         if recorded:
             self._release(recorded)
@@ -464,6 +467,12 @@ class Membership:
         spoken = self._level_of_all(recorded)
         if spoken > self._metadata.level:
             replication.propose(commands.raise_level(spoken))
+
+    def _identify_cluster(self) -> None:
+        """A cluster that a version has populated which gave it no id has one from now on."""
+        replication, metadata = self._replication, self._metadata
+        if replication.metadata_group.is_leader and not replication.stream.unapplied and metadata.vhosts():
+            self._give_cluster_id()
 
     def _place_groups(self, recorded: Mapping[str, str]) -> None:
         """If groups are to be on some of the nodes only, and there are more, those that are on all have a list."""

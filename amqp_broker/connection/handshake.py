@@ -18,6 +18,7 @@ from amqp_broker.connection.logins import AMQP, ClientLogin, Logins
 from amqp_broker.errors import ConnectionException
 from amqp_broker.flow.declarer import Declarer
 from amqp_broker.flow.state import CLOSING, OPEN, STARTING
+from amqp_broker.metadata.cluster_identity import cluster_name
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
@@ -57,6 +58,15 @@ CAPABILITIES = {
     "direct_reply_to": True,
 }
 
+_SERVER_PROPERTIES = {
+    "broker": BROKER,
+    "capabilities": CAPABILITIES,
+    "copyright": "the amqp-broker authors",
+    "information": "AMQP 0-9-1 with RabbitMQ's extensions",
+    "platform": "Python",
+    "product": PRODUCT,
+    "version": COMPATIBLE_VERSION,
+}
 _LOCALE = "en_US"
 _MIN_FRAME_MAX = 4096
 #: `Connection.handshake_step` between connection.start-ok and its answer (before it is 0).
@@ -98,18 +108,6 @@ class Handshake:
             c.CONNECTION_CLOSE_OK: self.on_connection_close_ok,
             c.CONNECTION_UPDATE_SECRET: self.on_connection_update_secret,
         }
-        self._server_properties = Table(
-            {
-                "broker": BROKER,
-                "capabilities": CAPABILITIES,
-                "cluster_name": config.node_name,
-                "copyright": "the amqp-broker authors",
-                "information": "AMQP 0-9-1 with RabbitMQ's extensions",
-                "platform": "Python",
-                "product": PRODUCT,
-                "version": COMPATIBLE_VERSION,
-            }
-        )
 
     def mechanisms(self, connection: Connection) -> bytes:
         """The offer, separated by spaces; EXTERNAL only where a certificate can name the user."""
@@ -124,7 +122,8 @@ class Handshake:
             connection.control.drop(connection)
             return
         connection.state = STARTING
-        start = methods.ConnectionStart(0, 9, self._server_properties, self.mechanisms(connection), _LOCALE.encode())
+        properties = Table({**_SERVER_PROPERTIES, "cluster_name": cluster_name(self._metadata, self._config)})
+        start = methods.ConnectionStart(0, 9, properties, self.mechanisms(connection), _LOCALE.encode())
         connection.send(0, start)
 
     def on_method(self, connection: Connection, method: methods.Method) -> None:

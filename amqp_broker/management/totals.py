@@ -20,6 +20,7 @@ from amqp_broker.connection.logins import AMQP, HTTP
 from amqp_broker.management.kept_totals import highest, is_short, shortfall, together
 from amqp_broker.management.queue_walk import queues_in_slices
 from amqp_broker.management.statistics import held_by_node
+from amqp_broker.metadata.cluster_identity import cluster_id, cluster_name
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps, Task
 from queues.reason import Reason
@@ -100,9 +101,10 @@ class Totals:
             else:
                 nodes[name] = self._heard_of(name, answer.fields, this_round)
         before = {name: counters for name, counters in self._heard.items() if name not in nodes}
-        age_ms = self._clock.now - self._found_at
+        age_ms, metadata = self._clock.now - self._found_at, self._broker.metadata
         return {
-            "node": self._peers.own_node, "nodes": nodes, "before": before, "stale": stale, "age_ms": age_ms, **found,
+            "node": self._peers.own_node, "nodes": nodes, "before": before, "stale": stale, "age_ms": age_ms,
+            "cluster_name": cluster_name(metadata, self._counts.config), "cluster_id": cluster_id(metadata), **found,
         }  # fmt: skip
 
     def _heard_of(self, name: str, said: JsonObject, asked_in: int) -> JsonObject:

@@ -70,7 +70,11 @@ class ClusterConfig:
         default_text="amqp-broker@ and the host's name",
     )
     cluster_name: str = setting(
-        TEXT, "amqp-broker", CLUSTER, "Name of the cluster, the same on every member; no other cluster is talked to."
+        TEXT,
+        "amqp-broker",
+        CLUSTER,
+        "Name of the cluster, the same on every member; no other cluster is talked to. Clients are told the one that "
+        "somebody has given it since (PUT /api/cluster-name).",
     )
     cluster_listen: tuple[Address, ...] = setting(
         ADDRESSES, (), CLUSTER, "Addresses for the other members. Port 0 takes a free one. Empty: none."

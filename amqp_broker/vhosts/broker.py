@@ -16,6 +16,7 @@ from amqp_broker.auth.hashing import Hashing
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords, quick_hash
 from amqp_broker.links.levels import WORKERS
 from amqp_broker.metadata import commands
+from amqp_broker.metadata.cluster_identity import CLUSTER_ID, cluster_id, new_cluster_id
 from amqp_broker.metadata.entities import DEFAULT_TYPE, QueueRecord
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.queue_ids import DELAY_IDS, TRANSIENT_IDS, delay_id
@@ -375,9 +376,15 @@ class Broker:
                 stored = yield self.hashing.hash(NewPassword(password, self.random_bytes))
             self.passwords.remember(password, stored)
             self.propose(commands.put_user(config.default_user, stored, ["administrator"]))
+        self.give_cluster_id()
         self.propose(commands.put_vhost(config.default_vhost))
         if config.default_user:
             self.propose(commands.set_permission(config.default_user, config.default_vhost, ".*", ".*", ".*"))
+
+    def give_cluster_id(self) -> None:
+        """It has an id from now on, unless it has one."""
+        if not cluster_id(self.metadata):
+            self.propose(commands.set_global_parameter(CLUSTER_ID, new_cluster_id(self.random_bytes)))
 
     # -- virtual hosts ---------------------------------------------------------------------------------------------
 

@@ -148,7 +148,8 @@ def test_parameters_are_kept_for_others(service: TaggedDesk) -> None:
     assert service.ask_as("policymaker", "parameter.delete", **fields)["ok"]
     assert service.ask_as("policymaker", "parameter.delete", **fields)["code"] == "not_found"
     assert service.service.ask("global_parameter.put", name="cluster_name", value="shop")["ok"]
-    assert service.ask_as("policymaker", "objects.page", kind="global_parameters")["rows"] == [["cluster_name", "shop"]]
+    rows = dict(service.ask_as("policymaker", "objects.page", kind="global_parameters")["rows"])
+    assert (rows.keys(), rows["cluster_name"]) == ({"cluster_name", "internal_cluster_id"}, "shop")
     assert service.service.ask("global_parameter.delete", name="cluster_name")["ok"]
     assert service.service.ask("global_parameter.delete", name="cluster_name")["code"] == "not_found"
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from amqp_broker.auth import passwords
 from amqp_broker.management.definitions.arguments import describe_arguments
+from amqp_broker.metadata.cluster_identity import INTERNAL
 from amqp_broker.metadata.entities import BindingRecord, ExchangeRecord, Policy, QueueRecord, User, VHost
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
@@ -159,6 +160,7 @@ def _shared(metadata: Metadata) -> dict[str, Items]:
         "global_parameters": (
             {"name": parameter.name, "value": copy.deepcopy(parameter.value)}
             for parameter in metadata.global_parameters()
+            if not parameter.name.startswith(INTERNAL)
         ),
     }
 

@@ -31,6 +31,7 @@ from amqp_broker.links.levels import DELETION_PROTECTION
 from amqp_broker.management.definitions.exporting import LIMITS_PARAMETER, OPERATOR_POLICY, SCRYPT_ALGORITHM
 from amqp_broker.management.definitions.reading import DefinitionsError, Entry
 from amqp_broker.metadata import commands
+from amqp_broker.metadata.cluster_identity import CLUSTER_NAME, INTERNAL, check_cluster_name
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import DEFAULT_TYPE, BindingRecord, ExchangeRecord, QueueRecord
 from amqp_broker.metadata.metadata import Metadata
@@ -403,10 +404,15 @@ class Importer:
 
     def _global_parameter(self, entry: Entry) -> None:
         name = entry.text("name")
-        if name.startswith("internal"):
+        if name.startswith(INTERNAL):
             self._note(entry, f"'{name}' belongs to the cluster that it came from")
-        else:
-            self._do(commands.set_global_parameter(name, entry.json("value")))
+            return
+        if name == CLUSTER_NAME:
+            try:
+                check_cluster_name(entry.json("value"))
+            except ValueError as error:
+                entry.error("value", str(error))
+        self._do(commands.set_global_parameter(name, entry.json("value")))
 
     # Exchanges, queues and bindings
 

@@ -10,6 +10,7 @@ from amqp_broker.auth.users import LoginOutcome
 from amqp_broker.management.queue_walk import queues_in_slices
 from amqp_broker.management.refused import NOT_AUTHORISED, Refused
 from amqp_broker.management.verbs.cluster import MAX_LISTED_QUEUES
+from amqp_broker.metadata.cluster_identity import cluster_name
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.settings.config import SETTINGS
@@ -139,7 +140,7 @@ class NodeVerbs:
         linked = [name for name in members if name == replication.own_node or counts.membership.is_linked(name)]
         return {
             "name": config.node_name,
-            "cluster_name": config.cluster_name,
+            "cluster_name": cluster_name(counts.broker.metadata, config),
             "started_at": facts.started_at,
             "at": self._clock.now,
             "is_ready": counts.is_ready(),

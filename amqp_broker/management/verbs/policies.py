@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.management.definitions.exporting import LIMITS_PARAMETER, OPERATOR_POLICY
 from amqp_broker.management.refused import not_found
 from amqp_broker.metadata import commands
+from amqp_broker.metadata.cluster_identity import CLUSTER_ID, CLUSTER_NAME, check_cluster_name
 from amqp_broker.metadata.entities import Policy
 from amqp_broker.queue_types.register import type_of
 from amqp_broker.turn.task import Steps
@@ -136,13 +137,24 @@ class PolicyVerbs:
         return self._execute(commands.clear_parameter(vhost, component, name))
 
     def _put_global_parameter(self, request: Request) -> Steps:
-        return self._execute(commands.set_global_parameter(request.name("name"), _value(request)))
+        name, value = request.name("name"), _value(request)
+        _check_changes(name)
+        if name == CLUSTER_NAME:
+            check_cluster_name(value)
+        return self._execute(commands.set_global_parameter(name, value))
 
     def _delete_global_parameter(self, request: Request) -> Steps:
         name = request.text("name")
+        _check_changes(name)
         if self._metadata.global_parameter(name) is None:
             raise not_found("global parameter", name)
         return self._execute(commands.clear_global_parameter(name))
+
+
+def _check_changes(name: str) -> None:
+    """Raises ValueError."""
+    if name == CLUSTER_ID:
+        raise ValueError(f"global parameter '{name}' never changes; to name the cluster set '{CLUSTER_NAME}'")
 
 
 def _value(request: Request) -> object:

@@ -13,7 +13,6 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, encode_json, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_object, tags
-from amqp_broker.web.cluster_name import cluster_name_of
 from amqp_broker.web.endpoint import MIB, Endpoint
 from amqp_broker.web.endpoints.lists import require_vhost
 from amqp_broker.web.endpoints.users import PROTECTED, protected_user
@@ -27,10 +26,11 @@ _UNSAFE_IN_FILE_NAME = re.compile(r"[^\w.\- ]")
 
 def export_all(asked: Asked) -> Answer:
     answer = asked.verb("definitions.export", deadline_s=LONG_DEADLINE_S)
+    name = asked.services.totals.read()["cluster_name"]
     about = {
         "rabbitmq_definition_format": "cluster",
-        "original_cluster_name": cluster_name_of(asked),
-        "explanation": "Definitions of the whole cluster: users, virtual hosts, and what is in them",
+        "original_cluster_name": name,
+        "explanation": f"Definitions of cluster '{name}'",
     }
     return _file(asked, {**answer["definitions"], **_levels(), **about})
 

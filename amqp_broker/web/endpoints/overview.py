@@ -12,7 +12,6 @@ from amqp_broker.version import __version__
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
-from amqp_broker.web.cluster_name import cluster_name_of
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.listing import cut, read_columns
 from amqp_broker.web.product import API_LEVEL, PRODUCT, python_version
@@ -66,7 +65,7 @@ def _about(asked: Asked, totals: Mapping[str, JsonValue]) -> JsonObject:
         "product_name": PRODUCT,
         "product_version": __version__,
         "rabbitmq_version": API_LEVEL,
-        "cluster_name": cluster_name_of(asked),
+        "cluster_name": totals["cluster_name"],
         "cluster_tags": {},
         "node_tags": {},
         "erlang_version": python_version(),

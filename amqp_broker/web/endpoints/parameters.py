@@ -10,13 +10,15 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body
-from amqp_broker.web.cluster_name import CLUSTER_NAME, cluster_name_of
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import find_row, read_objects, show_rows
 from amqp_broker.web.errors import bad_request
+from amqp_broker.web.listing import cut, read_columns
 
 _MOVE = "messages are moved by POST /api/v1/queues/VHOST/QUEUE/move or amqp-broker queue move"
 _CLUSTER = f"nodes that share queues are one cluster (amqp-broker cluster); {_MOVE}"
+#: The global parameter, as RabbitMQ has it.
+_CLUSTER_NAME = "cluster_name"
 #: What is done here where RabbitMQ has a plugin for it.
 _INSTEAD = {
     "shovel": f"{_MOVE}, dead letters by .../replay or amqp-broker queue replay",
@@ -45,9 +47,8 @@ def list_parameters(asked: Asked) -> Answer:
 
 def show_parameter(asked: Asked) -> Answer:
     vhost = asked.name("vhost")
-    return Answer(
-        value=find_row(asked, "parameters", vhost, component=asked.name("component"), name=asked.name("parameter"))
-    )
+    row = find_row(asked, "parameters", vhost, component=asked.name("component"), name=asked.name("parameter"))
+    return Answer(value=cut(row, read_columns(asked.query)))
 
 
 def put_parameter(asked: Asked) -> Answer:
@@ -71,7 +72,8 @@ def list_global(asked: Asked) -> Answer:
 
 
 def show_global(asked: Asked) -> Answer:
-    return Answer(value=find_row(asked, "global_parameters", name=asked.name("parameter")))
+    row = find_row(asked, "global_parameters", name=asked.name("parameter"))
+    return Answer(value=cut(row, read_columns(asked.query)))
 
 
 def put_global(asked: Asked) -> Answer:
@@ -89,11 +91,11 @@ def delete_global(asked: Asked) -> Answer:
 
 
 def show_cluster_name(asked: Asked) -> Answer:
-    return Answer(value={"name": cluster_name_of(asked)})
+    return Answer(value={"name": asked.services.totals.read()["cluster_name"]})
 
 
 def put_cluster_name(asked: Asked) -> Answer:
-    asked.change("global_parameter.put", name=CLUSTER_NAME, value=read_body(asked.body, NameBody).name)
+    asked.change("global_parameter.put", name=_CLUSTER_NAME, value=read_body(asked.body, NameBody).name)
     return no_content()
 
 

@@ -14,7 +14,6 @@ from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
-from amqp_broker.web.cluster_name import cluster_name_of
 from amqp_broker.web.endpoint import Endpoint, Endpoints
 from amqp_broker.web.errors import bad_request
 from amqp_broker.web.listing import safe_pattern
@@ -138,8 +137,8 @@ def show_memory(asked: Asked) -> Answer:
 def _text(asked: Asked, endpoint: str, families: Iterable[Family]) -> Answer:
     """families: made when they are asked for here, so that the time they take is counted."""
     began = time.monotonic()
-    node = str(_totals(asked).get("node", ""))
-    found = [*identity(node, cluster_name_of(asked), endpoint), *families]
+    totals = _totals(asked)
+    found = [*identity(totals["node"], totals["cluster_name"], totals["cluster_id"], endpoint), *families]
     took = Family(f"{OWN_PREFIX}management_scrape_seconds", GAUGE, "How long this scrape took")
     took.add(time.monotonic() - began)
     snapshot = Family(f"{OWN_PREFIX}management_snapshot_seconds", GAUGE, "How long the node took to say its totals")

@@ -19,7 +19,7 @@ _PROTOCOL: Final = {"protocol": "amqp091"}
 _MS: Final = 1000
 
 
-def identity(node: str, cluster: str, endpoint: str) -> Iterator[Family]:
+def identity(node: str, cluster: str, cluster_id: str, endpoint: str) -> Iterator[Family]:
     """Exactly once a scrape: dashboards join on them."""
     found = Family(f"{PREFIX}identity_info", GAUGE, "RabbitMQ node and cluster identity info")
     found.add(
@@ -27,7 +27,7 @@ def identity(node: str, cluster: str, endpoint: str) -> Iterator[Family]:
         {
             "rabbitmq_node": node,
             "rabbitmq_cluster": cluster,
-            "rabbitmq_cluster_permanent_id": f"rabbitmq-cluster-id-{cluster}",
+            "rabbitmq_cluster_permanent_id": cluster_id,
             "rabbitmq_endpoint": endpoint,
         },
     )

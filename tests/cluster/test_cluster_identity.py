@@ -1,0 +1,43 @@
+"""The id of a cluster: all nodes have the same, it outlives them, and a cluster without one is given one."""
+
+from __future__ import annotations
+
+from amqp_broker.cluster.membership import LOOK_MS
+from amqp_broker.metadata import commands
+from amqp_broker.metadata.cluster_identity import CLUSTER_ID, cluster_id
+from tests.node.node_cluster import NodeCluster
+from tests.node.node_driver import NodeDriver
+
+
+def test_it_outlives_a_restart() -> None:
+    driver = NodeDriver()
+    before = cluster_id(driver.node.broker.metadata)
+    assert before
+    driver._seed += 1
+    driver.crash()
+    driver.wait(2 * LOOK_MS)
+    assert cluster_id(driver.node.broker.metadata) == before
+
+
+def test_two_clusters_have_two() -> None:
+    assert len({cluster_id(NodeDriver(seed=seed).node.broker.metadata) for seed in (1, 2)}) == 2
+
+
+def test_all_nodes_of_a_cluster_have_the_same() -> None:
+    cluster = NodeCluster(3)
+    cluster.run_until_ready()
+    cluster.run(2 * LOOK_MS)
+    (known,) = {cluster_id(driver.node.broker.metadata) for driver in cluster.nodes.values()}
+    assert known
+
+
+def test_whoever_leads_gives_one_to_a_cluster_that_has_none() -> None:
+    """As of a version that gave none."""
+    cluster = NodeCluster(3)
+    cluster.run_until_ready()
+    cluster.nodes[cluster.leader()].node.broker.propose(commands.clear_global_parameter(CLUSTER_ID))
+    cluster.run(4 * LOOK_MS)
+    (known,) = {cluster_id(driver.node.broker.metadata) for driver in cluster.nodes.values()}
+    assert known
+    cluster.run(4 * LOOK_MS)
+    assert {cluster_id(driver.node.broker.metadata) for driver in cluster.nodes.values()} == {known}
