@@ -27,6 +27,8 @@ _WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _INSIDE_GROUP: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|[()*+?{}|]|.", re.DOTALL)
 
 Row = JsonObject
+#: What is shown, by name: None is all that there is of it, else these of what lies in it.
+Columns = dict[str, "Columns | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Wanted:
     matches: Callable[[str], bool] | None
     sort: tuple[str, ...] | None
     is_reversed: bool
-    columns: tuple[tuple[str, ...], ...]
+    columns: Columns
 
 
 def read_query(query: Mapping[str, str]) -> Wanted:
@@ -58,12 +60,23 @@ def read_query(query: Mapping[str, str]) -> Wanted:
     )
 
 
-def read_columns(query: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+def read_columns(query: Mapping[str, str]) -> Columns:
     """Each once: every one of them is looked for in every row. Raises ApiError."""
     names = dict.fromkeys(part for part in query.get("columns", "").split(",") if part)
     if len(names) > MAX_COLUMNS:
         raise bad_request(f"columns: at most {MAX_COLUMNS} are chosen, not {len(names)}; without it there are all")
-    return tuple(tuple(name.split(".")) for name in names)
+    columns: Columns = {}
+    for name in names:
+        *outer, last = name.split(".")
+        inside = columns
+        for part in outer:
+            inner = inside.setdefault(part, {})
+            if inner is None:
+                break  # all of it is shown
+            inside = inner
+        else:
+            inside[last] = None
+    return columns
 
 
 def _as_it_is(row: Row) -> Row:
@@ -109,23 +122,22 @@ def answer_page(items: list[Row], filtered: int, total: int, wanted: Wanted, fin
     }
 
 
-def cut(row: Row, columns: tuple[tuple[str, ...], ...]) -> Row:
+def cut(row: Row, columns: Columns) -> Row:
     """Only these columns, nested as they were; all of them where none are named."""
-    if not columns:
-        return row
-    kept: Row = {}
-    for path in columns:
-        value = value_at(row, path)
-        if value is None:
-            continue
-        inner = kept
-        for part in path[:-1]:
-            inner = inner.setdefault(part, {})
-            if not isinstance(inner, dict):
-                break
-        else:
-            inner[path[-1]] = value
-    return kept
+    return _cut_object(row, columns) if columns else row
+
+
+def _cut_object(row: Mapping[str, JsonValue], columns: Columns) -> Row:
+    return {name: _cut_value(row[name], inner) for name, inner in columns.items() if name in row}
+
+
+def _cut_value(value: JsonValue, columns: Columns | None) -> JsonValue:
+    """Of a list what each in it has of them, as RabbitMQ does it; what has nothing in it is shown as it is."""
+    if columns is None:
+        return value
+    if isinstance(value, list):
+        return [_cut_value(each, columns) for each in value]
+    return _cut_object(value, columns) if isinstance(value, Mapping) else value
 
 
 def value_at(row: JsonValue, path: tuple[str, ...]) -> JsonValue:

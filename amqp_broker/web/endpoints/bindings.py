@@ -19,6 +19,7 @@ from amqp_broker.web.endpoints.lists import read_objects, show_rows
 from amqp_broker.web.endpoints.queues import require
 from amqp_broker.web.errors import object_not_found
 from amqp_broker.web.field_values import arguments_of, to_table
+from amqp_broker.web.listing import cut, read_columns
 from amqp_broker.web.path import encode
 from amqp_broker.web.properties_key import properties_key
 
@@ -129,7 +130,7 @@ def list_between(kind: str) -> Callable[[Asked], Answer]:
 
 
 def show_binding(kind: str) -> Callable[[Asked], Answer]:
-    return lambda asked: Answer(value=_shown(_find(asked, kind)))
+    return lambda asked: Answer(value=cut(_shown(_find(asked, kind)), read_columns(asked.query)))
 
 
 def make_binding(kind: str) -> Callable[[Asked], Answer]:
