@@ -229,6 +229,16 @@ def _number_of(raw_properties: bytes) -> int:
     return int(mark_of(raw_properties).rpartition("/")[2])
 
 
+def require_place(connection: Connection, place: Place) -> None:
+    """What all messages are to go to has to be there before anything is begun. Raises ClientError."""
+    channel = connection.channel()
+    if place.exchange:
+        channel.call(m.ExchangeDeclare(exchange=place.exchange, passive=True))
+    else:
+        channel.call(m.QueueDeclare(queue=place.routing_key, passive=True))
+    channel.close()
+
+
 def why_not(error: Exception) -> str:
     """What somebody is told who wanted it moved."""
     if isinstance(error, ChannelClosed) and error.reply_text:

@@ -71,12 +71,44 @@ def test_messages_are_moved_as_the_user(http: Http, by_tag: dict[str, Http]) -> 
 
 def test_what_nobody_takes_stays(http: Http) -> None:
     fill(http, "kept", b"1", b"2")
-    job = ended(http, http("POST", "/v1/queues/%2F/kept/move", {"to": {"queue": "nowhere"}}))
+    to = {"exchange": "amq.direct", "routing_key": "nowhere"}
+    job = ended(http, http("POST", "/v1/queues/%2F/kept/move", {"to": to}))
     assert (job["moved"], job["unroutable"]) == (0, 2)
     assert len(http.get("/v1/queues/%2F/kept/messages")["messages"]) == 2
-    job = ended(http, http("POST", "/v1/queues/%2F/kept/move", {"to": {"exchange": "no such"}}))
-    assert (job["state"], "no exchange" in job["reason"]) == ("failed", True)
-    assert len(http.get("/v1/queues/%2F/kept/messages")["messages"]) == 2
+
+
+@pytest.mark.parametrize("is_dry", [False, True])
+@pytest.mark.parametrize(
+    ("to", "missing"),
+    [
+        ({"queue": "nowhere"}, "queue 'nowhere'"),
+        ({"exchange": "amq.default", "routing_key": "nowhere"}, "queue 'nowhere'"),
+        ({"exchange": "no such", "routing_key": "kept"}, "exchange 'no such'"),
+    ],
+)
+def test_no_job_is_begun_to_where_nothing_is(http: Http, to: dict[str, str], missing: str, is_dry: bool) -> None:
+    fill(http, "kept", b"1")
+    jobs = len(http.get("/v1/jobs"))
+    refused = http("POST", "/v1/queues/%2F/kept/move", {"to": to, "dry_run": is_dry})
+    assert (refused.status, f"there is no {missing} in vhost '/'" in refused.reason) == (400, True)
+    assert len(http.get("/v1/jobs")) == jobs
+
+
+@pytest.mark.parametrize("what", ["move", "replay"])
+def test_no_job_is_begun_of_what_is_not_there(http: Http, what: str) -> None:
+    body = {"to": {"queue": "kept"}} if what == "move" else {}
+    fill(http, "kept")
+    for path in ("%2F/nothing", "none/kept"):
+        assert http("POST", f"/v1/queues/{path}/{what}", body).status == 404, path
+
+
+def test_actions_are_those_of_a_queue_that_is_there(http: Http) -> None:
+    fill(http, "kept")
+    assert http("POST", "/queues/%2F/kept/actions", {"action": "sync"}).status == 204
+    assert http("POST", "/queues/%2F/kept/actions", {"action": "sing"}).json["reason"] == ["unknown", "sing"]
+    for path, reason in (("%2F/nothing", "queue_not_found"), ("none/kept", "vhost_not_found")):
+        refused = http("POST", f"/queues/{path}/actions", {"action": "sync"})
+        assert (refused.status, refused.json) == (404, {"error": "not_found", "reason": reason})
 
 
 def test_a_move_into_its_own_queue_ends(http: Http) -> None:

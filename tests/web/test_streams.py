@@ -78,9 +78,10 @@ def test_a_range_is_published_again_in_a_job(log: Http, by_tag: dict[str, Http])
     assert (job["kind"], job["state"], job["moved"], job["next_offset"]) == ("stream-replay", "done", 2, 3)
     assert [each["payload"] for each in log.get("/v1/queues/%2F/to/messages")["messages"]] == ["2", "3"]
     assert log.get(LOG)["messages"] == 4
-    job = ended(log, log("POST", f"{LOG}/replay", {"from": "2001-01-01T00:00:00Z", "to": {"queue": "nowhere"}}))
+    job = ended(log, log("POST", f"{LOG}/replay", {"from": "2001-01-01T00:00:00Z", "to": {"exchange": "amq.topic"}}))
     assert (job["state"], job["unroutable"]) == ("done", 4)
     for wrong in (
+        {"from": 0, "to": {"queue": "nowhere"}}, {"from": 0, "to": {"exchange": "no such"}},
         {}, {"from": 0}, {"from": 0, "to": {}}, {"from": "x", "to": {"queue": "to"}},
         {"from": 0, "to": {"queue": "to"}, "rate": 0}, {"from": 0, "to": {"queue": "to"}, "filter": "colour=red"},
     ):  # fmt: skip

@@ -19,7 +19,7 @@ from amqp_broker.cli.admin.asking import add_url_options, asking, connected, say
 from amqp_broker.cli.cells import duration, for_programs, shown, size
 from amqp_broker.cli.failed import Failed
 from amqp_broker.moving.destinations import Destination, Place, to_first_exchange, to_first_queue, to_place
-from amqp_broker.moving.mover import CannotMove, Move, Mover, why_not
+from amqp_broker.moving.mover import CannotMove, Move, Mover, require_place, why_not
 from amqp_broker.moving.replayer import Replay, Replayer
 from amqp_broker.moving.survey import PAGE_MESSAGES, SURVEYED, Selected, filtered, pages, survey, whole_body
 from amqp_broker.protocol.json_values import JsonObject
@@ -144,7 +144,7 @@ def move_command(
     if (to_queue is None) == (to_exchange is None):
         raise click.UsageError("name one of --to-queue and --to-exchange")
     place = Place("", to_queue) if to_queue is not None else Place(to_exchange or "", routing_key)
-    _do(name, to_place(place), **which)  # type: ignore[arg-type]
+    _do(name, to_place(place), place, **which)  # type: ignore[arg-type]
 
 
 @click.command("replay")
@@ -156,12 +156,13 @@ def move_command(
 @_which
 def replay_command(name: str, into: str, **which: object) -> None:
     """Move the dead letters of the queue NAME back to where they came from, by their header x-death."""
-    _do(name, to_first_queue if into == "queue" else to_first_exchange, **which)  # type: ignore[arg-type]
+    _do(name, to_first_queue if into == "queue" else to_first_exchange, None, **which)  # type: ignore[arg-type]
 
 
 def _do(
     name: str,
     destination: Destination,
+    place: Place | None,
     filter_text: str,
     positions: tuple[int, ...],
     limit: int | None,
@@ -177,6 +178,10 @@ def _do(
         wanted: Wanted = filtered(filter_text)
     except ValueError as error:
         raise click.UsageError(f"--{error}") from None
+    if place is not None:
+        with connected(url, vhost) as (connection, _):
+            for each in (Place("", name), place):
+                require_place(connection, each)
     if dry_run:
         with asking(url) as client:
             _tell(survey(client.request, vhost, name, filter_text, destination))

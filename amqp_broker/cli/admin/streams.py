@@ -15,7 +15,8 @@ from amqp_broker.cli.admin.json_text import say_answer
 from amqp_broker.cli.admin.queue_messages import run_job
 from amqp_broker.cli.cells import duration, size
 from amqp_broker.cli.failed import Failed
-from amqp_broker.moving.mover import CannotMove, why_not
+from amqp_broker.moving.destinations import Place
+from amqp_broker.moving.mover import CannotMove, require_place, why_not
 from amqp_broker.moving.replayer import End, Replay
 from amqp_broker.protocol.message_filter import MessageFilter
 from amqp_broker.queue_types.stream.arguments import age_of
@@ -287,6 +288,8 @@ def replay_command(
     )  # fmt: skip
     try:
         with connected(url, vhost_of(url, vhost)) as (connection, user):
+            if replay.exchange or replay.routing_key is not None:
+                require_place(connection, Place(replay.exchange, replay.routing_key or ""))
             run_job(connection, user, replay)
     except CannotMove as error:
         raise Failed(why_not(error)) from None

@@ -15,6 +15,7 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.exchange_names import exchange_of
+from amqp_broker.web.endpoints.lists import is_there
 from amqp_broker.web.endpoints.queues import require
 from amqp_broker.web.errors import bad_request, object_not_found
 from amqp_broker.web.jobs import Job
@@ -75,7 +76,8 @@ class ReplayBody(WhichBody, kw_only=True):
 
 def move_messages(asked: Asked) -> Answer:
     body = read_body(asked.body, MoveBody)
-    return _begin(asked, "move", body, to_place(body.to.place()))
+    place = body.to.place()
+    return _begin(asked, "move", body, to_place(place), place)
 
 
 def replay_messages(asked: Asked) -> Answer:
@@ -85,10 +87,22 @@ def replay_messages(asked: Asked) -> Answer:
     return _begin(asked, "replay", body, _INTO[body.into])
 
 
-def _begin(asked: Asked, kind: str, body: WhichBody, destination: Destination) -> Answer:
+def require_place(asked: Asked, vhost: str, place: Place) -> None:
+    """What all messages are to go to has to be there before anything is begun. Raises ApiError."""
+    kind, name = ("exchange", place.exchange) if place.exchange else ("queue", place.routing_key)
+    if not is_there(asked, f"{kind}s", vhost=vhost, name=name):
+        raise bad_request(f"to: there is no {kind} '{name}' in vhost '{vhost}'; declare it, or name another one")
+
+
+def _begin(
+    asked: Asked, kind: str, body: WhichBody, destination: Destination, place: Place | None = None
+) -> Answer:
+    """place: the one where all go, if that is one."""
     body.check()
     vhost, queue = asked.name("vhost"), asked.name("queue")
     require(asked, "queues", vhost, queue)
+    if place is not None:
+        require_place(asked, vhost, place)
     if body.dry_run:
         return Answer(value=survey(asked.verb, vhost, queue, body.filter, destination))
     limit = body.limit

@@ -19,7 +19,7 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.exchange_names import exchange_of
-from amqp_broker.web.endpoints.jobs import ToBody, check_pace
+from amqp_broker.web.endpoints.jobs import ToBody, check_pace, require_place
 from amqp_broker.web.endpoints.queues import require
 from amqp_broker.web.errors import ACCESS_REFUSED, bad_request, node_gone, not_authorised, object_not_found
 from amqp_broker.web.user_sessions import Key
@@ -120,6 +120,8 @@ def replay_stream(asked: Asked) -> Answer:
         raise bad_request(str(error)) from None
     place = body.to.place()
     key = None if body.keep_routing_key else place.routing_key
+    if place.exchange or key is not None:
+        require_place(asked, vhost, place)
     replay = Replay(
         uuid.uuid4().hex, name, exchange_of(place.exchange), key, _end(body.first, "from"),
         None if body.below is None else _end(body.below, "below"), tuple(body.values), wanted, body.limit, body.rate,

@@ -64,7 +64,10 @@ def test_messages_are_moved(command: Command) -> None:
     assert command.out("queue", "peek", "to", "--filter", "3", "--body", "5") == "3"
     wrong = command.refusal("queue", "move", "from", "--to-queue", "to", "--position", "77")
     assert "no message at position 77" in wrong
-    assert "put back: 2 unroutable" in command.out("queue", "move", "from", "--to-queue", "nowhere")
+    assert "put back: 2 unroutable" in command.out("queue", "move", "from", "--to-exchange", "amq.direct")
+    for to in (("--to-queue", "nowhere"), ("--to-exchange", "nowhere")):
+        assert "'nowhere'" in command.refusal("queue", "move", "from", *to)
+        assert "'nowhere'" in command.refusal("queue", "move", "from", *to, "--dry-run")
 
 
 def test_dead_letters_are_replayed(command: Command) -> None:

@@ -88,7 +88,7 @@ def test_each_keeps_its_key_and_goes_into_the_same_stream_too(command: Command) 
     assert taken(command, "odd") == [b"0", b"1", b"2"]
     assert "3 of 3 messages" in command.out("stream", "replay", "log", "--from", "0", "--to-queue", "log")
     assert "6 messages, offsets from 0" in command.out("stream", "stat", "log")
-    unroutable = command.out("stream", "replay", "log", "--from", "0", "--to", "2", "--to-queue", "nowhere")
+    unroutable = command.out("stream", "replay", "log", "--from", "0", "--to", "2", "--to-exchange", "amq.topic")
     assert unroutable == "0 of 2 messages published again; 2 unroutable\n"
 
 
@@ -105,5 +105,7 @@ def test_what_is_gone_or_wrong_is_said(command: Command) -> None:
     command.out("stream", "trim", "log", "--before", "2")
     gone = command.call("stream", "replay", "log", "--from", "0", "--to-queue", "to")[2]
     assert "begins at offset 2: 0 is gone" in gone
+    nowhere = command.refusal("stream", "replay", "log", "--from", "2", "--to-queue", "nowhere")
+    assert "no queue 'nowhere'" in nowhere
     assert "--to-exchange" in command.call("stream", "replay", "log", "--from", "0")[2]
     assert "filter: " in command.call("stream", "replay", "log", "--from", "0", "--to-queue", "q", "--filter", "a=b")[2]
