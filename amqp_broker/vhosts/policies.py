@@ -89,6 +89,12 @@ def _check_key(key: str, value: object, operator: bool) -> None:
         raise PolicyError(part, f"{value!r} must be {expected}")
 
 
+def keys_without_effect(definition: Mapping[str, object]) -> list[str]:
+    """What a valid definition sets that does nothing here, each in a sentence that says what does instead."""
+    known = _known_keys()
+    return [f"definition.{key} has no effect here: {why}" for key in definition if (why := known[key].no_effect)]
+
+
 def effective_policies(
     metadata: Metadata, vhost: str, kind: str, name: str
 ) -> tuple[Mapping[str, object] | None, Mapping[str, object] | None]:

@@ -34,9 +34,9 @@ class Answer:
         return b"" if self.status in (201, 204) and self.value is None else encode_json(self.value)
 
 
-def created(was_there: bool) -> Answer:
+def created(was_there: bool, headers: Mapping[str, str] | None = None) -> Answer:
     """The answer to PUT."""
-    return Answer(204 if was_there else 201)
+    return Answer(204 if was_there else 201, headers=dict(headers or {}))
 
 
 def no_content() -> Answer:

@@ -255,6 +255,24 @@ def test_policies_limits_and_the_cluster_name(http: Http) -> None:
     assert http.get("/cluster-name") == {"name": "warren"} == {"name": http.get("/overview")["cluster_name"]}
 
 
+@pytest.mark.parametrize(("kind", "idle", "value"), [
+    ("policies", "ha-mode", "all"), ("operator-policies", "max-in-memory-length", 5),
+])  # fmt: skip
+def test_what_of_a_policy_does_nothing_is_said(http: Http, kind: str, idle: str, value: object) -> None:
+    definition = {"max-length": 5, idle: value}
+    policy = {"pattern": "^idle", "definition": definition, "apply-to": "queues"}
+    for status in (201, 204):
+        said = http("PUT", f"/{kind}/%2F/idle", policy)
+        assert (said.status, said.body) == (status, b"")
+        assert said.headers["x-warning"].startswith(f"definition.{idle} has no effect here: ")
+    assert http.get(f"/{kind}/%2F/idle")["definition"] == definition, "it is kept"
+    foreseen = {**policy, "vhost": "/", "operator": kind != "policies"}
+    assert http("POST", "/v1/policies/preview", foreseen).json["notes"] == [said.headers["x-warning"]]
+    plain = http("PUT", f"/{kind}/%2F/idle", {**policy, "definition": {"max-length": 5}})
+    assert "x-warning" not in plain.headers
+    assert http("DELETE", f"/{kind}/%2F/idle").status == 204
+
+
 def test_vhosts(http: Http) -> None:
     assert http("PUT", "/vhosts/v", {"description": "d", "tags": "a, b", "default_queue_type": "quorum"}).status == 201
     vhost = http.get("/vhosts/v")

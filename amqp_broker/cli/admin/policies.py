@@ -52,8 +52,10 @@ def set_command(
     place, (word, noun, _) = vhost_of(url, vhost), _called(is_operator)
     fields = {"pattern": pattern, "definition": read_object("DEFINITION", definition), "priority": priority}
     with asking(url) as client:
-        client.request(f"{noun}.put", vhost=place, name=name, apply_to=apply_to, **fields)
+        answer = client.request(f"{noun}.put", vhost=place, name=name, apply_to=apply_to, **fields)
     say(f"{word} '{name}' is set in virtual host '{place}'")
+    for note in answer.get("notes", ()):
+        say(f"  {note}")
 
 
 @policy.command("clear")

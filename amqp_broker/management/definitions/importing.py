@@ -43,7 +43,7 @@ from amqp_broker.queue_types.quorum.cursor_arguments import SOURCE
 from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type, lives_in_groups, type_named
 from amqp_broker.queue_types.stream.arguments import COMPACT, PARTITIONS
 from amqp_broker.turn.letting_go import SLICE, let_go
-from amqp_broker.vhosts.policies import PolicyError, check_policy
+from amqp_broker.vhosts.policies import PolicyError, check_policy, keys_without_effect
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
 from exchanges.delayed import DelayedExchange
 from exchanges.exchange import Exchange
@@ -390,6 +390,8 @@ class Importer:
             check_policy(**policy, operator=operator)
         except PolicyError as error:
             content.error(error.part, error.text)
+        for text in keys_without_effect(policy["definition"]):
+            self._note(content, text)
         self._do(commands.set_policy(vhost, name, operator=operator, **policy))
 
     def _parameter(self, entry: Entry) -> None:

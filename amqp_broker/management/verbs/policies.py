@@ -13,7 +13,7 @@ from amqp_broker.metadata.cluster_identity import CLUSTER_ID, CLUSTER_NAME, chec
 from amqp_broker.metadata.entities import Policy
 from amqp_broker.queue_types.register import type_of
 from amqp_broker.turn.task import Steps
-from amqp_broker.vhosts.policies import EXCHANGES, check_policy, would_apply
+from amqp_broker.vhosts.policies import EXCHANGES, check_policy, keys_without_effect, would_apply
 
 if TYPE_CHECKING:
     from amqp_broker.management.administration import Administration
@@ -56,11 +56,12 @@ class PolicyVerbs:
         return self._set_policy(request, operator=True)
 
     def _set_policy(self, request: Request, operator: bool) -> Steps:
+        """notes: what of it does nothing."""
         vhost = self._changed_vhost(request)
         pattern, apply_to = request.text("pattern"), request.text("apply_to", "all")
         priority, definition = request.get("priority", 0), request.get("definition")
         check_policy(pattern, apply_to, priority, definition, operator=operator)
-        return self._execute(
+        yield from self._execute(
             commands.set_policy(
                 vhost,
                 request.name("name", may_be_empty=True),
@@ -71,6 +72,7 @@ class PolicyVerbs:
                 operator=operator,
             )
         )
+        return {"notes": keys_without_effect(definition)}
 
     def _preview(self, request: Request) -> Steps:
         """Which queues and exchanges a policy would match if it were set, and to how many it would apply; nothing is
@@ -86,7 +88,7 @@ class PolicyVerbs:
         )
         check_policy(policy.pattern, policy.apply_to, policy.priority, policy.definition, operator=operator)
         yield None
-        found: JsonObject = {}
+        found: JsonObject = {"notes": keys_without_effect(policy.definition)}
         for kind, names in (("queues", self._queues(vhost)), ("exchanges", self._exchanges(vhost))):
             listed: list[str] = []
             matched = applied = 0

@@ -24,11 +24,13 @@ _MAX_AGE: Final = re.compile(r"0*[1-9][0-9]{0,18}[YMDhms]", re.ASCII)
 
 class PolicyKey(NamedTuple):
     """One key of a definition. for_operators: an operator policy may set it, too. example: a value that a form may
-    begin with; None: forms do not propose the key."""
+    begin with; None: forms do not propose the key. no_effect: why it is checked, kept and nothing more, so that
+    RabbitMQ's definitions can be imported, and what does it here; "" where it is in force."""
 
     expects: Expects
     for_operators: bool = False
     example: JsonValue = None
+    no_effect: str = ""
 
 
 def at_least(least: int) -> Expects:
@@ -75,6 +77,12 @@ def _anything(_: object) -> str | None:
     return None
 
 
+_NO_MIRRORS: Final = "there are no mirrored queues; declare quorum queues (x-queue-type)"
+_NO_LINKS: Final = "there is no federation; nodes that share queues are one cluster (amqp-broker cluster)"
+_PAGED: Final = "every classic queue pages out what the memory has no room for (memory_budget)"
+_NOT_BY_POLICY: Final = "no policy says where a queue is to be; declare it with x-queue-master-locator"
+_IN_MEMORY: Final = "what is in memory is bounded for all queues together (memory_budget)"
+
 KEYS: Final[Mapping[str, PolicyKey]] = {
     "message-ttl": PolicyKey(at_least(0), for_operators=True, example=60_000),
     "expires": PolicyKey(at_least(1), for_operators=True, example=1_800_000),
@@ -93,12 +101,12 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
     "lease-expires": PolicyKey(at_least(1), for_operators=True),
     "alternate-exchange": PolicyKey(_text),
     "consumer-timeout": PolicyKey(at_least(1)),
-    "queue-mode": PolicyKey(one_of("default", "lazy")),
-    "queue-version": PolicyKey(one_of(1, 2)),
+    "queue-mode": PolicyKey(one_of("default", "lazy"), no_effect=_PAGED),
+    "queue-version": PolicyKey(one_of(1, 2), no_effect=_PAGED),
     "queue-leader-locator": PolicyKey(one_of(*LEADER_LOCATORS)),
-    "queue-master-locator": PolicyKey(one_of("client-local", "min-masters", "random")),
-    "max-in-memory-length": PolicyKey(at_least(0), for_operators=True),
-    "max-in-memory-bytes": PolicyKey(at_least(0), for_operators=True),
+    "queue-master-locator": PolicyKey(one_of("client-local", "min-masters", "random"), no_effect=_NOT_BY_POLICY),
+    "max-in-memory-length": PolicyKey(at_least(0), for_operators=True, no_effect=_IN_MEMORY),
+    "max-in-memory-bytes": PolicyKey(at_least(0), for_operators=True, no_effect=_IN_MEMORY),
     "target-group-size": PolicyKey(at_least(1), for_operators=True),
     "max-age": PolicyKey(_age, example="7D"),
     "stream-max-segment-size-bytes": PolicyKey(at_least(0)),
@@ -106,16 +114,15 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
     "stream-tombstone-age": PolicyKey(_age),
     "stream-compression": PolicyKey(one_of("none", "zlib")),
     "initial-cluster-size": PolicyKey(at_least(0)),
-    # Mirrors and federation of RabbitMQ: accepted, so that its definitions can be imported, without effect.
-    "ha-mode": PolicyKey(one_of("all", "exactly", "nodes")),
-    "ha-params": PolicyKey(_anything),
-    "ha-sync-mode": PolicyKey(one_of("automatic", "manual")),
-    "ha-sync-batch-size": PolicyKey(at_least(1)),
-    "ha-promote-on-shutdown": PolicyKey(one_of("always", "when-synced")),
-    "ha-promote-on-failure": PolicyKey(one_of("always", "when-synced")),
-    "federation-upstream": PolicyKey(_anything),
-    "federation-upstream-set": PolicyKey(_anything),
-    "federation-upstream-pattern": PolicyKey(_anything),
+    "ha-mode": PolicyKey(one_of("all", "exactly", "nodes"), no_effect=_NO_MIRRORS),
+    "ha-params": PolicyKey(_anything, no_effect=_NO_MIRRORS),
+    "ha-sync-mode": PolicyKey(one_of("automatic", "manual"), no_effect=_NO_MIRRORS),
+    "ha-sync-batch-size": PolicyKey(at_least(1), no_effect=_NO_MIRRORS),
+    "ha-promote-on-shutdown": PolicyKey(one_of("always", "when-synced"), no_effect=_NO_MIRRORS),
+    "ha-promote-on-failure": PolicyKey(one_of("always", "when-synced"), no_effect=_NO_MIRRORS),
+    "federation-upstream": PolicyKey(_anything, no_effect=_NO_LINKS),
+    "federation-upstream-set": PolicyKey(_anything, no_effect=_NO_LINKS),
+    "federation-upstream-pattern": PolicyKey(_anything, no_effect=_NO_LINKS),
 }
 
 #: They are about exchanges and nodes: a policy that sets one applies to queues of every type.

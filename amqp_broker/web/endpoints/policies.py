@@ -19,6 +19,8 @@ from amqp_broker.web.errors import bad_request, kind_not_found
 from amqp_broker.web.listing import cut, read_columns
 from amqp_broker.web.node_client import LONG_DEADLINE_S
 
+#: The header of an answer that has no body: what was done, and does nothing.
+WARNING = "x-warning"
 _FIELDS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 
 
@@ -79,7 +81,7 @@ class PolicyEndpoints:
         if not is_there(asked, "vhosts", name=vhost):
             raise kind_not_found("vhost")
         was_there = any(row["name"] == name for row in asked.objects(self.kind, vhost).rows)
-        self.change(
+        notes = self.change(
             asked,
             vhost=vhost,
             name=name,
@@ -88,12 +90,12 @@ class PolicyEndpoints:
             priority=integer(body.priority, "priority"),
             apply_to=body.apply_to,
         )
-        return created(was_there)
+        return created(was_there, {WARNING: "; ".join(notes)} if notes else {})
 
-    def change(self, asked: Asked, **fields: JsonValue) -> None:
-        """Raises ApiError, with the words of RabbitMQ before those of the node."""
+    def change(self, asked: Asked, **fields: JsonValue) -> list[str]:
+        """What of the policy does nothing. Raises ApiError, with the words of RabbitMQ before those of the node."""
         try:
-            asked.change(f"{self.verb}.put", **fields)
+            return list(asked.change(f"{self.verb}.put", **fields)["notes"])
         except SystemRequestError as error:
             if error.code in ("bad_request", "failed"):
                 raise bad_request(f"Validation failed\n\n{error.text}") from None

@@ -170,6 +170,10 @@ def test_policies(command: Command) -> None:
     row = named(command.rows("policies"), "p")
     assert (row["priority"], row["apply-to"], row["pattern"]) == (7, "queues", "^q")
     assert row["definition"] == {"max-length": 1000, "overflow": "reject-publish"}
+    mirrored = command.out("policy", "set", "mirrored", "^m", '{"ha-mode": "all", "expires": 1000000}')
+    assert "  definition.ha-mode has no effect here: there are no mirrored queues" in mirrored
+    assert "expires" not in mirrored
+    command.out("policy", "clear", "mirrored")
     command.out("policy", "set", "p", "^q", '{"max-length": 9}', "--operator")
     assert named(command.rows("operator-policies", "--vhost", "/"), "p")["definition"] == {"max-length": 9}
     assert "has to be a JSON object" in command.refusal("policy", "set", "p", "^q", "[1]", status=2)

@@ -20,6 +20,7 @@ from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.entities import BindingRecord, VHost
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.protocol.fields import decode_table, encode_table, typed
+from amqp_broker.vhosts.policies import keys_without_effect
 from tests.auth.hashed_password import hash_password
 from tests.metadata import metadata_strategies
 
@@ -130,10 +131,20 @@ def test_exchanges_queues_and_bindings(name: str) -> None:
 
 
 def test_what_was_left_out_is_said() -> None:
-    plan = plan_import(read("rabbitmq_3_10_8_http.json"), Metadata(), zeros)
+    definitions = read("rabbitmq_3_10_8_http.json")
+    plan = plan_import(definitions, Metadata(), zeros)
+    without_effect = [
+        (number, text)
+        for number, policy in enumerate(definitions["policies"])
+        for text in keys_without_effect(policy["definition"])
+    ]
+    assert [text.split()[0] for _, text in without_effect] == [
+        "definition.ha-mode", "definition.ha-params", "definition.ha-sync-mode"
+    ]  # fmt: skip
     assert plan.notes == [
         "exchanges[3]: exchange 'tmp' was left out: it is not durable; whoever needs it declares it",
         "global_parameters[1]: 'internal_cluster_id' belongs to the cluster that it came from",
+        *(f"policies[{number}]: {text}" for number, text in without_effect),
         "queues[1]: queue 't1' was left out: it is not durable; whoever needs it declares it",
         "bindings[0]: the binding was left out, as one of its ends was",
         "bindings[6]: the binding was left out, as one of its ends was",

@@ -14,6 +14,7 @@ from amqp_broker.vhosts.policies import (
     PolicyError,
     check_policy,
     effective_policies,
+    keys_without_effect,
     matching_policies,
     targets,
 )
@@ -142,6 +143,27 @@ def test_no_limit_is_looser_than_the_strictest(
 )
 def test_valid_policies(definition: dict[str, Any]) -> None:
     check_policy("^(?!amq\\.)", "all", 0, definition)
+
+
+@pytest.mark.parametrize(
+    ("definition", "idle", "instead"),
+    [
+        ({"ha-mode": "all", "max-length": 5}, ["ha-mode"], "quorum queues"),
+        ({"ha-mode": "exactly", "ha-params": 2, "ha-sync-mode": "automatic"}, ["ha-mode", "ha-params", "ha-sync-mode"],
+         "quorum queues"),
+        ({"federation-upstream-set": "all"}, ["federation-upstream-set"], "amqp-broker cluster"),
+        ({"queue-mode": "lazy", "queue-version": 2}, ["queue-mode", "queue-version"], "memory_budget"),
+        ({"queue-master-locator": "random"}, ["queue-master-locator"], "x-queue-master-locator"),
+        ({"max-in-memory-length": 1, "max-in-memory-bytes": 1}, ["max-in-memory-length", "max-in-memory-bytes"],
+         "memory_budget"),
+        ({"message-ttl": 1, "alternate-exchange": "x", "target-group-size": 3}, [], ""),
+    ],
+)  # fmt: skip
+def test_what_does_nothing_is_said(definition: dict[str, Any], idle: list[str], instead: str) -> None:
+    check_policy("", "all", 0, definition)
+    texts = keys_without_effect(definition)
+    assert [text.partition(" has no effect here: ")[0] for text in texts] == [f"definition.{key}" for key in idle]
+    assert all(instead in text for text in texts)
 
 
 @pytest.mark.parametrize(

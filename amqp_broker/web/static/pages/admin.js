@@ -44,10 +44,10 @@ function vhosts() {
 
 // What a policy would match, and to how much of that it would apply.
 async function foresee(policy) {
-  const { queues, exchanges } = await post("v1/policies/preview", policy);
+  const { queues, exchanges, notes } = await post("v1/policies/preview", policy);
   const names = [...queues.names.map((name) => ["queue", name]), ...exchanges.names.map((name) => ["exchange", name])];
   const tell = (found, what) => `${count(found.matched)} ${what} match, it would apply to ${count(found.applied)}`;
-  return h("div", {}, h("p", {}, `${tell(queues, "queues")}; ${tell(exchanges, "exchanges")}. Where it does not apply, a stronger one does.`), preview(["What", "Name"], names));
+  return h("div", {}, h("p", {}, `${tell(queues, "queues")}; ${tell(exchanges, "exchanges")}. Where it does not apply, a stronger one does.`), notes.map((text) => h("p", { class: "hint" }, text)), preview(["What", "Name"], names));
 }
 
 function policies(kind, title, isAllowed) {
