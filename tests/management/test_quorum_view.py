@@ -37,6 +37,9 @@ def test_each_node_shows_the_same_group(desk: ClusterDesk) -> None:
         assert leading["node"] == view["leader"]
         assert {member["acknowledged_index"] for member in view["members"]} == {leading["last_index"]}
         assert all(member["is_voter"] and member["is_linked"] for member in view["members"])
+        level = desk.cluster.nodes["n1"].node.broker.metadata.level
+        assert {member["level"] for member in view["members"]} == {level}
+        assert all(member["checkpoint_index"] <= member["applied_index"] for member in view["members"])
         assert view["stale"] == []
 
 

@@ -39,6 +39,7 @@ class QuorumView:
         peers: PeerQuestions,
     ) -> None:
         self._vhosts = broker.vhosts
+        self._metadata = broker.metadata
         self._clock = broker.clock
         self._groups = groups
         self._places = groups.places
@@ -95,6 +96,8 @@ class QuorumView:
             "synced_index": state.synced_index,
             "commit_index": state.commit_index,
             "applied_index": state.last_applied,
+            "checkpoint_index": state.checkpoint_index,
+            "level": self._metadata.level,
             "log_bytes": state.log_bytes,
             "without_leader_since": group.leaders.without_since or None,
             "leader_changes": [each._asdict() for each in group.leaders.all],

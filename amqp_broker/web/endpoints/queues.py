@@ -96,23 +96,6 @@ def act(asked: Asked) -> Answer:
     return no_content()
 
 
-def quorum_status(asked: Asked) -> Answer:
-    """One row a member, as far as the node says."""
-    answer = asked.verb("object", kind="queues", vhost=asked.name("vhost"), name=asked.name("queue"))
-    members = answer["object"].get("members")
-    if members is None:
-        raise bad_request("this is not a quorum queue")
-    rows = answer["object"].get("raft") or [
-        {
-            "Node Name": member,
-            "Raft State": "leader" if member == answer["object"].get("leader") else "follower",
-            "Membership": "voter",
-        }
-        for member in members
-    ]
-    return Answer(value=rows)
-
-
 class ReplicaBody(msgspec.Struct):
     """Which node is to have a replica, or none any more."""
 
@@ -180,7 +163,6 @@ ENDPOINTS = (
     Endpoint("DELETE", "/queues/{vhost}/{queue}/contents", purge_queue),
     Endpoint("POST", "/queues/{vhost}/{queue}/get", get_messages, body=GetBody),
     Endpoint("POST", "/queues/{vhost}/{queue}/actions", act, Access.ADMINISTRATOR, body=ActionBody),
-    Endpoint("GET", "/queues/quorum/{vhost}/{queue}/status", quorum_status),
     Endpoint("POST", f"{_REPLICAS}/add", change_replica, Access.ADMINISTRATOR, body=ReplicaBody),
     Endpoint("DELETE", f"{_REPLICAS}/delete", change_replica, Access.ADMINISTRATOR, body=ReplicaBody),
     Endpoint("POST", "/queues/quorum/replicas/on/{node}/grow", change_replicas, Access.ADMINISTRATOR, body=PatternBody),

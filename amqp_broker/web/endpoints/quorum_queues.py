@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import read_objects, show_rows
+from amqp_broker.web.errors import bad_request
 
+#: What RabbitMQ calls what a member says of the group; texts are empty where it does not answer.
+_OF_A_MEMBER: Final = {
+    "Last Log Index": "last_index",
+    "Last Written": "synced_index",
+    "Last Applied": "applied_index",
+    "Commit Index": "commit_index",
+    "Snapshot Index": "checkpoint_index",
+    "Term": "term",
+    "Machine Version": "level",
+}
+_QUORUM: Final = "quorum"
+#: The state of a member that does not answer.
+_NO_ANSWER: Final = "noproc"
 _COLUMNS = ("name", "vhost", "type", "leader", "members", "online", "state", "messages")
 
 
@@ -20,8 +37,31 @@ def show_quorum_queue(asked: Asked) -> Answer:
     return Answer(value={key: value for key, value in answer.items() if key != "ok"})
 
 
+def show_status(asked: Asked) -> Answer:
+    """As RabbitMQ has it: one row a member. Raises ApiError of what is no quorum queue."""
+    vhost, name = asked.name("vhost"), asked.name("queue")
+    queue_type = asked.verb("object", kind="queues", vhost=vhost, name=name)["object"]["type"]
+    if queue_type != _QUORUM:
+        raise bad_request(
+            f"queue '{name}' in vhost '{vhost}' is of type {queue_type}, and only quorum queues have this status"
+        )
+    return Answer(value=[status_of(each) for each in asked.verb("quorum.view", vhost=vhost, name=name)["members"]])
+
+
+def status_of(member: JsonObject) -> JsonObject:
+    """The row of a member, of which `quorum.view` knows this."""
+    is_known = "term" in member
+    return {
+        "Node Name": member["node"],
+        "Raft State": member["role"] if is_known else _NO_ANSWER,
+        "Membership": ("voter" if member["is_voter"] else "promotable") if is_known else "",
+        **{theirs: member.get(ours, "") for theirs, ours in _OF_A_MEMBER.items()},
+    }
+
+
 ENDPOINTS = (
     Endpoint("GET", "/v1/quorum-queues", list_quorum_queues),
     Endpoint("GET", "/v1/quorum-queues/{vhost}", list_quorum_queues),
     Endpoint("GET", "/v1/quorum-queues/{vhost}/{queue}", show_quorum_queue),
+    Endpoint("GET", "/queues/quorum/{vhost}/{queue}/status", show_status),
 )
