@@ -349,6 +349,22 @@ def test_definitions(http: Http) -> None:
     one = http.get("/definitions/old")
     assert (one["original_vhost_name"], [row["name"] for row in one["queues"]]) == ("old", ["q"])
     assert "vhost" not in one["queues"][0]
+    http("PUT", "/vhosts/old", {"description": "before", "tags": "a,b", "default_queue_type": "quorum"})
+    http("PUT", "/vhost-limits/old/max-queues", {"value": 7})
+    http("PUT", "/policies/old/p", {"pattern": "^q", "definition": {"max-length": 5}})
+    http("PUT", "/operator-policies/old/op", {"pattern": "^q", "definition": {"max-length": 9}})
+    http("PUT", "/exchanges/old/x", {"type": "fanout", "durable": True})
+    one = http.get("/definitions/old")
+    assert one.keys() == {
+        "rabbit_version", "rabbitmq_version", "product_name", "product_version", "rabbitmq_definition_format",
+        "original_vhost_name", "explanation", "metadata", "description", "limits", "parameters", "policies", "queues",
+        "exchanges", "bindings",
+    }  # fmt: skip
+    assert one["metadata"] == {"description": "before", "tags": ["a", "b"], "default_queue_type": "quorum"}
+    assert (one["description"], one["limits"]) == ("before", {"max-queues": 7})
+    inside = [row for category in one.values() if isinstance(category, list) for row in category]
+    assert len(inside) == 6, "queue, exchange, binding, policy, operator policy, limits"
+    assert not any("vhost" in row for row in inside)
     saved = http("GET", "/definitions?download=my%22file.json")
     assert saved.headers["content-disposition"] == 'attachment; filename="my_file.json"'
     http("PUT", "/vhosts/new", {})

@@ -34,7 +34,8 @@ _LOOK: Final = 32
 
 
 def export(metadata: Metadata, vhost: str | None = None) -> Definitions:
-    """All definitions, or those inside of one vhost (which then is not named in them), as a JSON object."""
+    """All definitions, or those inside of one vhost (which then is not named in them, but described beside them), as a
+    JSON object."""
     about, categories = export_items(metadata, vhost)
     described = {category: [item for item in items if item is not None] for category, items in categories.items()}
     return about | described
@@ -53,6 +54,8 @@ def export_items(metadata: Metadata, vhost: str | None = None) -> tuple[Definiti
     }
     inside = _inside(metadata, vhosts)
     if vhost is not None:
+        for found in vhosts:
+            about |= {"metadata": _described(found), "description": found.description, "limits": dict(found.limits)}
         return about, {category: map(_without_vhost, items) for category, items in inside.items()}
     return about, _shared(metadata) | inside
 
@@ -181,13 +184,19 @@ def describe_user(user: User) -> JsonObject:
 
 
 def _vhost(vhost: VHost) -> JsonObject:
-    about = {
+    return {
+        "name": vhost.name, "description": vhost.description, "tags": list(vhost.tags),
+        "default_queue_type": vhost.default_queue_type, "tracing": vhost.tracing, "metadata": _described(vhost),
+    }  # fmt: skip
+
+
+def _described(vhost: VHost) -> JsonObject:
+    about: JsonObject = {
         "description": vhost.description,
         "tags": list(vhost.tags),
         "default_queue_type": vhost.default_queue_type,
     }
-    metadata = copy.deepcopy(about) | ({"protected_from_deletion": True} if vhost.is_protected else {})
-    return {"name": vhost.name, **about, "tracing": vhost.tracing, "metadata": metadata}
+    return about | ({"protected_from_deletion": True} if vhost.is_protected else {})
 
 
 def _parameters(metadata: Metadata, vhost: VHost) -> Iterator[JsonObject]:

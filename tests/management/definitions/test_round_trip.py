@@ -233,7 +233,14 @@ def test_export_import_export_is_a_fixed_point(history: list[Command]) -> None:
     for vhost in metadata.vhosts():
         told = json.loads(json.dumps(export(metadata, vhost.name)))
         other = latest()
-        other.apply(commands.put_vhost(vhost.name))
+        # What describes it is told, and stays that of whoever imports into one.
+        other.apply(
+            commands.put_vhost(
+                vhost.name, description=vhost.description, tags=vhost.tags,
+                default_queue_type=vhost.default_queue_type, tracing=vhost.tracing,
+            )
+        )
+        other.apply(commands.protect_vhost(vhost.name, vhost.is_protected))
         for command in import_commands(told, other, zeros, vhost=vhost.name):
             other.apply(command)
         assert json.loads(json.dumps(export(other, vhost.name))) == told
