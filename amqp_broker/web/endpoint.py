@@ -7,9 +7,9 @@ Invariant: of two paths that fit, the one with fewer names in braces is found.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,13 +21,23 @@ if TYPE_CHECKING:
 
 KIB, MIB = 1 << 10, 1 << 20
 BODY_LIMIT_BYTES = MIB
+#: Statuses of success: with an answer, without one, of what is made; of a job, or of what one would do; of what is
+#: imported, or would be.
+ANSWER: Final = (200,)
+NO_ANSWER: Final = (204,)
+MADE: Final = (201,)
+JOB: Final = (202,)
+JOB_OR_PREVIEW: Final = (200, 202)
+IMPORTED: Final = (200, 204)
+#: The statuses of success, where an endpoint has no others.
+_DONE: Final[Mapping[str, tuple[int, ...]]] = {"GET": (200,), "PUT": (201, 204), "POST": (200,), "DELETE": (204,)}
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """`media`: what a GET answers with. `body`: what a request has to bring, None where it is read otherwise.
-    `for_viewers`: a GET that
-    changes nothing and shows nothing of what messages hold."""
+    `for_viewers`: a GET that changes nothing and shows nothing of what messages hold. `done`: the statuses of success,
+    None for those of its method; `refused`: of refusals that others do not have."""
 
     method: str
     path: str
@@ -37,12 +47,34 @@ class Endpoint:
     media: str = JSON
     body: type[msgspec.Struct] | None = None
     for_viewers: bool = True
+    done: tuple[int, ...] | None = None
+    refused: tuple[int, ...] = ()
 
     @property
     def needed(self) -> Access:
         """Who may ask: who may look may have what is only shown."""
         is_look = self.access is Access.MANAGEMENT and self.method == "GET" and self.for_viewers
         return Access.VIEWER if is_look else self.access
+
+    @property
+    def successes(self) -> tuple[int, ...]:
+        """The statuses of what is done."""
+        return _DONE[self.method] if self.done is None else self.done
+
+    @property
+    def refusals(self) -> tuple[int, ...]:
+        """The statuses of what is not done, but for faults of the server: those of everything that is asked in this
+        way, and its own."""
+        found = {400, 503, *self.refused}
+        if self.access is not Access.NOBODY_ASKED:
+            found |= {401, 403}
+        if self.method == "GET":
+            found |= {406} if self.media == JSON else set()
+        else:
+            found |= {403, 408, 413}
+        if "{" in self.path:
+            found.add(404)
+        return tuple(sorted(found))
 
 
 class Place:

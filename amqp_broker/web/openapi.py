@@ -20,6 +20,44 @@ _REF: Final = "#/components/schemas/{name}"
 #: For what an endpoint takes a body of which there is no struct: definitions, forms.
 _ANY_BODY: Final[JsonObject] = {"content": {JSON: {"schema": {}}}}
 _WITH_BODY: Final = ("PUT", "POST")
+_SUCCESSES: Final = {
+    200: "done, with an answer", 201: "made", 202: "begun: a job, whose path is in Location",
+    204: "done; what was put was there before, or nothing is to be said",
+}  # fmt: skip
+_WITH_ANSWER: Final = (200, 202)
+_UNAVAILABLE: Final = 503
+_REFUSALS: Final = {
+    400: "what is wrong with the request, or why the broker refuses it",
+    401: "no login, or one that may not; without credentials there is no body",
+    403: "it comes from a page of another origin, or by a name that is not this machine's",
+    404: "what is named is not there",
+    406: "nothing that the request accepts",
+    408: "the body did not come in time",
+    412: "it is protected",
+    413: "the body is too large",
+    415: "the body is no form",
+    _UNAVAILABLE: "the node does not answer, or what is checked is not well; or there is too much to do already",
+}  # fmt: skip
+_WITHOUT_BODY: Final = (406, 415)
+#: Endpoints of which the status 503 may say what was found out.
+_CHECKS: Final = ("/health/checks/", "/healthchecks/", "/aliveness-test/")
+_ERROR: Final[JsonObject] = {"$ref": _REF.format(name="Error")}
+_FAILURE: Final[JsonObject] = {"$ref": _REF.format(name="FailedCheck")}
+_ANYTHING: Final[JsonObject] = {"description": "a text, or what of the body is wrong"}
+_BODIES: Final[JsonObject] = {
+    "Error": {
+        "type": "object",
+        "description": "Why something was not done.",
+        "properties": {"error": {"type": "string", "description": "the kind of it"}, "reason": _ANYTHING},
+        "required": ["error", "reason"],
+    },
+    "FailedCheck": {
+        "type": "object",
+        "description": "What a health check has found; some name more beside it.",
+        "properties": {"status": {"const": "failed"}, "reason": {"type": "string"}},
+        "required": ["status", "reason"],
+    },
+}
 
 
 def describe(endpoints: Iterable[Endpoint], prefix: str, cookie: str) -> JsonObject:
@@ -36,7 +74,7 @@ def describe(endpoints: Iterable[Endpoint], prefix: str, cookie: str) -> JsonObj
         "info": {"title": "amqp-broker", "version": __version__, "description": "RabbitMQ's HTTP API, and our own."},
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": {**components, **_BODIES},
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "session": {"type": "apiKey", "in": "cookie", "name": cookie},
@@ -67,20 +105,18 @@ def _operation(endpoint: Endpoint, by_struct: dict[type[msgspec.Struct], JsonObj
 
 
 def _responses(endpoint: Endpoint) -> JsonObject:
-    """What there may be; the statuses of each case stand in the rules of the API (docs/management.md)."""
-    content: JsonObject = {"content": {endpoint.media: {}}}
-    found: JsonObject = {"400": {"description": "what is wrong, as error and reason"}}
-    if endpoint.method == "GET":
-        found["200"] = {"description": "what was asked for", **content}
-    else:
-        found |= {"200": {"description": "done, with an answer", **content}, "204": {"description": "done"}}
-    if endpoint.method in _WITH_BODY:
-        found["201"] = {"description": "made"}
-    if endpoint.needed is not Access.NOBODY_ASKED:
-        found["401"] = {"description": "no login, or one that may not"}
-    if "{" in endpoint.path:
-        found["404"] = {"description": "not there"}
-    found["503"] = {"description": "the node does not answer"}
+    """All that it answers with, but for faults of the server."""
+    found: JsonObject = {}
+    for status in endpoint.successes:
+        found[str(status)] = {"description": _SUCCESSES[status]}
+        if status in _WITH_ANSWER or (status == 201 and endpoint.method == "POST"):
+            found[str(status)]["content"] = {endpoint.media: {}}
+    for status in endpoint.refusals:
+        found[str(status)] = {"description": _REFUSALS[status]}
+        if status not in _WITHOUT_BODY:
+            is_check = status == _UNAVAILABLE and endpoint.path.startswith(_CHECKS)
+            schema = {"anyOf": [_ERROR, _FAILURE]} if is_check else _ERROR
+            found[str(status)]["content"] = {JSON: {"schema": schema}}
     return dict(sorted(found.items()))
 
 

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from amqp_broker.web.endpoints.all import api_endpoints
+from amqp_broker.web.openapi import describe
+from amqp_broker.web.path import split_path
+
 TIMEOUT_S = 60
+ENDPOINTS = api_endpoints()
+_DESCRIPTION = describe(ENDPOINTS.all, "/api", "cookie")
+DESCRIBED, SCHEMAS = _DESCRIPTION["paths"], _DESCRIPTION["components"]["schemas"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,22 @@ class Said:
     @property
     def reason(self) -> Any:
         return self.json["reason"]
+
+
+def check_described(method: str, path: str, said: Said) -> None:
+    """Whatever is asked in the tests, the answer is one that the API's own description has, and so is the body of a
+    refusal."""
+    found = ENDPOINTS.find(split_path(path.partition("?")[0]))
+    endpoint = found[0].find(method) if found is not None and method != "OPTIONS" else None
+    if endpoint is None:
+        return  # nothing that it describes
+    responses = DESCRIBED[f"/api{endpoint.path}"][endpoint.method.lower()]["responses"]
+    assert str(said.status) in responses, f"{method} {path} -> {said.status}, of {', '.join(responses)}: {said.body!r}"
+    if said.status >= 400 and said.body:
+        (content,) = responses[str(said.status)]["content"].values()
+        forms = content["schema"].get("anyOf", [content["schema"]])
+        needed = [SCHEMAS[form["$ref"].rpartition("/")[2]]["required"] for form in forms]
+        assert any(said.json.keys() >= set(names) for names in needed), (method, path, said)
 
 
 class Http:
@@ -59,7 +82,12 @@ class Http:
         said |= {name.replace("_", "-"): value for name, value in headers.items()}
         self._connection.request(method, prefix + path, data, {name: value for name, value in said.items() if value})
         response = self._connection.getresponse()
-        return Said(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
+        answer = Said(
+            response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+        )
+        if prefix == "/api":
+            check_described(method, path, answer)
+        return answer
 
     def send(self, method: str, path: str, body: Any) -> None:
         """Ask, without waiting for an answer."""

@@ -7,6 +7,7 @@ import pkgutil
 import re
 
 import msgspec
+import pytest
 
 import amqp_broker.web.endpoints
 from amqp_broker.web.endpoints.all import api_endpoints
@@ -39,6 +40,40 @@ def test_every_endpoint_is_in_it() -> None:
             assert [each["name"] for each in operation["parameters"]] == re.findall(r"\{(\w+)\}", path)
     identities = [each["operationId"] for methods in said["paths"].values() for each in methods.values()]
     assert len(identities) == len(set(identities))
+
+
+def test_each_success_and_refusal_is_in_it() -> None:
+    """That all answers are described, whatever the tests ask, the client of the tests sees (http_client.py)."""
+    said = describe(api_endpoints().all, "", "")
+    for endpoint in api_endpoints().all:
+        responses = said["paths"][endpoint.path][endpoint.method.lower()]["responses"]
+        assert [int(status) for status in responses] == sorted({*endpoint.successes, *endpoint.refusals})
+        for status, response in responses.items():
+            assert response["description"], (endpoint.path, status)
+            for content in response.get("content", {}).values() if int(status) >= 400 else ():
+                for form in content["schema"].get("anyOf", [content["schema"]]):
+                    assert form["$ref"].rpartition("/")[2] in said["components"]["schemas"]
+    failed = said["paths"]["/health/checks/alarms"]["get"]["responses"]["503"]["content"]["application/json"]["schema"]
+    assert [form["$ref"].rpartition("/")[2] for form in failed["anyOf"]] == ["Error", "FailedCheck"]
+    statuses = {
+        (method, path): [status for status in responses["responses"] if status < "400"]
+        for path, methods in said["paths"].items()
+        for method, responses in methods.items()
+    }
+    assert statuses["put", "/queues/{vhost}/{queue}"] == ["201", "204"]
+    assert statuses["delete", "/queues/{vhost}/{queue}"] == ["204"]
+    assert statuses["post", "/v1/queues/{vhost}/{queue}/move"] == ["200", "202"]
+    assert statuses["put", "/parameters/{component}/{vhost}/{parameter}"] == [], "always refused"
+
+
+@pytest.mark.parametrize("narrowed", [{"x_vhost": "nothing"}, {}])
+def test_lists_of_a_virtual_host_that_is_not_there(http: Http, narrowed: dict[str, str]) -> None:
+    """What the client looks at: that each of the answers is described."""
+    seen = set()
+    for endpoint in api_endpoints().all:
+        if endpoint.method == "GET" and "{" not in endpoint.path and endpoint.media == "application/json":
+            seen.add(http("GET", f"{endpoint.path}?vhost=nothing", **narrowed).status)
+    assert {200, 404} <= seen
 
 
 def test_every_struct_is_in_it() -> None:

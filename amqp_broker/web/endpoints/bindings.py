@@ -13,7 +13,7 @@ from amqp_broker.system_client import SystemRequestError
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body
-from amqp_broker.web.endpoint import KIB, Endpoint
+from amqp_broker.web.endpoint import KIB, MADE, Endpoint
 from amqp_broker.web.endpoints.exchange_names import exchange_of
 from amqp_broker.web.endpoints.lists import read_objects, show_rows
 from amqp_broker.web.endpoints.queues import require
@@ -175,14 +175,14 @@ def _endpoints(letter: str, kind: str) -> tuple[Endpoint, ...]:
     path = f"/bindings/{{vhost}}/e/{{exchange}}/{letter}/{{destination}}"
     return (
         Endpoint("GET", path, list_between(kind)),
-        Endpoint("POST", path, make_binding(kind), body_limit_bytes=_BODY_LIMIT_BYTES, body=BindingBody),
+        Endpoint("POST", path, make_binding(kind), body_limit_bytes=_BODY_LIMIT_BYTES, body=BindingBody, done=MADE),
         Endpoint("GET", f"{path}/{{props}}", show_binding(kind)),
         Endpoint("DELETE", f"{path}/{{props}}", remove_binding(kind)),
     )
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/bindings", list_bindings),
+    Endpoint("GET", "/bindings", list_bindings, refused=(404,)),
     Endpoint("GET", "/bindings/{vhost}", list_bindings),
     Endpoint("GET", "/queues/{vhost}/{queue}/bindings", list_of_queue),
     Endpoint("GET", "/exchanges/{vhost}/{exchange}/bindings/source", list_of_source),

@@ -18,7 +18,7 @@ def show_channel(asked: Asked) -> Answer:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/channels", list_channels),
+    Endpoint("GET", "/channels", list_channels, refused=(404,)),
     Endpoint("GET", "/vhosts/{vhost}/channels", list_channels),
     Endpoint("GET", "/channels/{channel}", show_channel),
 )

@@ -12,7 +12,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import NO_ANSWER, Endpoint
 from amqp_broker.web.endpoints.lists import show_rows
 from amqp_broker.web.errors import object_not_found
 from amqp_broker.web.node_client import LONG_DEADLINE_S
@@ -144,10 +144,10 @@ ENDPOINTS = (
     Endpoint("GET", "/auth", show_auth, Access.NOBODY_ASKED),
     Endpoint("GET", "/extensions", list_extensions),
     Endpoint("GET", "/feature-flags", list_features),
-    Endpoint("PUT", "/feature-flags/{feature}/enable", enable_feature, Access.ADMINISTRATOR),
+    Endpoint("PUT", "/feature-flags/{feature}/enable", enable_feature, Access.ADMINISTRATOR, done=NO_ANSWER),
     Endpoint("GET", "/deprecated-features", list_deprecated),
     Endpoint("GET", "/deprecated-features/used", list_deprecated),
-    Endpoint("POST", "/rebalance/queues", rebalance, Access.ADMINISTRATOR),
+    Endpoint("POST", "/rebalance/queues", rebalance, Access.ADMINISTRATOR, done=NO_ANSWER),
     Endpoint("POST", "/v1/nodes/{node}/drain", drain, Access.ADMINISTRATOR, body=DrainBody),
     Endpoint("POST", "/v1/nodes/{node}/revive", revive, Access.ADMINISTRATOR),
     Endpoint("GET", "/v1/nodes/{node}/guard", guard, Access.MONITORING),

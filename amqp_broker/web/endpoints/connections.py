@@ -50,7 +50,7 @@ def close_of_user(asked: Asked) -> Answer:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/connections", list_connections),
+    Endpoint("GET", "/connections", list_connections, refused=(404,)),
     Endpoint("GET", "/vhosts/{vhost}/connections", list_connections),
     Endpoint("GET", "/connections/username/{user}", list_of_user),
     Endpoint("DELETE", "/connections/username/{user}", close_of_user, Access.ADMINISTRATOR),

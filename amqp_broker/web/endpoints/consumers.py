@@ -28,7 +28,7 @@ def cancel_consumer(asked: Asked) -> Answer:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/consumers", list_consumers),
+    Endpoint("GET", "/consumers", list_consumers, refused=(404,)),
     Endpoint("GET", "/consumers/{vhost}", list_consumers),
     Endpoint(
         "DELETE", "/consumers/{vhost}/{connection}/{channel}/{tag}", cancel_consumer, Access.ADMINISTRATOR

@@ -13,7 +13,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, encode_json, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_object, tags
-from amqp_broker.web.endpoint import MIB, Endpoint
+from amqp_broker.web.endpoint import IMPORTED, MIB, Endpoint
 from amqp_broker.web.endpoints.lists import require_vhost
 from amqp_broker.web.endpoints.users import PROTECTED, protected_user
 from amqp_broker.web.errors import bad_request
@@ -127,10 +127,26 @@ def _uploaded(asked: Asked) -> JsonObject:
 
 ENDPOINTS = (
     Endpoint("GET", "/definitions", export_all, Access.ADMINISTRATOR),
-    Endpoint("POST", "/definitions", import_all, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
+    Endpoint("POST", "/definitions", import_all, Access.ADMINISTRATOR, BODY_LIMIT_BYTES, done=IMPORTED, refused=(412,)),
     Endpoint("POST", "/v1/definitions/diff", diff, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
     Endpoint("GET", "/all-configuration", export_all, Access.ADMINISTRATOR),
-    Endpoint("POST", "/all-configuration", import_all, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
+    Endpoint(
+        "POST",
+        "/all-configuration",
+        import_all,
+        Access.ADMINISTRATOR,
+        BODY_LIMIT_BYTES,
+        done=IMPORTED,
+        refused=(412,),
+    ),
     Endpoint("GET", "/definitions/{vhost}", export_vhost, Access.ADMINISTRATOR),
-    Endpoint("POST", "/definitions/{vhost}", import_vhost, Access.ADMINISTRATOR, BODY_LIMIT_BYTES),
+    Endpoint(
+        "POST",
+        "/definitions/{vhost}",
+        import_vhost,
+        Access.ADMINISTRATOR,
+        BODY_LIMIT_BYTES,
+        done=IMPORTED,
+        refused=(412,),
+    ),
 )

@@ -69,7 +69,7 @@ def delete_exchange(asked: Asked) -> Answer:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/exchanges", list_exchanges),
+    Endpoint("GET", "/exchanges", list_exchanges, refused=(404,)),
     Endpoint("GET", "/exchanges/{vhost}", list_exchanges),
     Endpoint("GET", "/exchanges/{vhost}/{exchange}", show_exchange),
     Endpoint("PUT", "/exchanges/{vhost}/{exchange}", put_exchange, body=ExchangeBody),

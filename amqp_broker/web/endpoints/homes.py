@@ -13,7 +13,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import JOB_OR_PREVIEW, Endpoint
 from amqp_broker.web.endpoints.queues import require
 from amqp_broker.web.errors import bad_request
 from amqp_broker.web.user_sessions import Key
@@ -93,6 +93,20 @@ def _begin(asked: Asked, kind: str, queue: str, vhost: str, changes: list[Change
 ENDPOINTS = (
     Endpoint("GET", "/v1/homes", list_homes, Access.ADMINISTRATOR),
     Endpoint("GET", "/v1/queues/{vhost}/{queue}/homes", list_homes_of_queue, Access.ADMINISTRATOR),
-    Endpoint("POST", "/v1/queues/{vhost}/{queue}/rehome", rehome, Access.ADMINISTRATOR, body=RehomeBody),
-    Endpoint("POST", "/v1/rebalance/classic-queues", spread_queues, Access.ADMINISTRATOR, body=SpreadBody),
+    Endpoint(
+        "POST",
+        "/v1/queues/{vhost}/{queue}/rehome",
+        rehome,
+        Access.ADMINISTRATOR,
+        body=RehomeBody,
+        done=JOB_OR_PREVIEW,
+    ),
+    Endpoint(
+        "POST",
+        "/v1/rebalance/classic-queues",
+        spread_queues,
+        Access.ADMINISTRATOR,
+        body=SpreadBody,
+        done=JOB_OR_PREVIEW,
+    ),
 )

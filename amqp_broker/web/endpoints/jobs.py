@@ -13,7 +13,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import JOB_OR_PREVIEW, Endpoint
 from amqp_broker.web.endpoints.exchange_names import exchange_of
 from amqp_broker.web.endpoints.lists import is_there
 from amqp_broker.web.endpoints.queues import require
@@ -145,8 +145,8 @@ def _is_shown(asked: Asked, job: Job) -> bool:
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/v1/queues/{vhost}/{queue}/move", move_messages, body=MoveBody),
-    Endpoint("POST", "/v1/queues/{vhost}/{queue}/replay", replay_messages, body=ReplayBody),
+    Endpoint("POST", "/v1/queues/{vhost}/{queue}/move", move_messages, body=MoveBody, done=JOB_OR_PREVIEW),
+    Endpoint("POST", "/v1/queues/{vhost}/{queue}/replay", replay_messages, body=ReplayBody, done=JOB_OR_PREVIEW),
     Endpoint("GET", "/v1/jobs", list_jobs),
     Endpoint("GET", "/v1/jobs/{job}", show_job),
     Endpoint("DELETE", "/v1/jobs/{job}", end_job),

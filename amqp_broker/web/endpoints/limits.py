@@ -11,7 +11,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import NO_ANSWER, Endpoint
 from amqp_broker.web.endpoints.lists import is_there, show_rows
 from amqp_broker.web.errors import bad_request, object_not_found
 
@@ -82,7 +82,7 @@ class LimitEndpoints:
         return (
             Endpoint("GET", self.path, self.list_all),
             Endpoint("GET", f"{self.path}/{{{self.of}}}", self.list_of),
-            Endpoint("PUT", one, self.put, Access.ADMINISTRATOR, body=LimitBody),
+            Endpoint("PUT", one, self.put, Access.ADMINISTRATOR, body=LimitBody, done=NO_ANSWER),
             Endpoint("DELETE", one, self.delete, Access.ADMINISTRATOR),
         )
 

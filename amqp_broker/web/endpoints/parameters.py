@@ -10,7 +10,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import NO_ANSWER, Endpoint
 from amqp_broker.web.endpoints.lists import find_row, read_objects, show_rows
 from amqp_broker.web.errors import bad_request
 from amqp_broker.web.listing import cut, read_columns
@@ -102,16 +102,16 @@ def put_cluster_name(asked: Asked) -> Answer:
 _ONE = "/parameters/{component}/{vhost}/{parameter}"
 _GLOBAL = "/global-parameters/{parameter}"
 ENDPOINTS = (
-    Endpoint("GET", "/parameters", list_parameters, Access.POLICYMAKER),
+    Endpoint("GET", "/parameters", list_parameters, Access.POLICYMAKER, refused=(404,)),
     Endpoint("GET", "/parameters/{component}", list_parameters, Access.POLICYMAKER),
     Endpoint("GET", "/parameters/{component}/{vhost}", list_parameters, Access.POLICYMAKER),
     Endpoint("GET", _ONE, show_parameter, Access.POLICYMAKER),
-    Endpoint("PUT", _ONE, put_parameter, Access.POLICYMAKER, body=ValueBody),
+    Endpoint("PUT", _ONE, put_parameter, Access.POLICYMAKER, body=ValueBody, done=()),
     Endpoint("DELETE", _ONE, delete_parameter, Access.POLICYMAKER),
     Endpoint("GET", "/global-parameters", list_global, Access.POLICYMAKER),
     Endpoint("GET", _GLOBAL, show_global, Access.POLICYMAKER),
     Endpoint("PUT", _GLOBAL, put_global, Access.ADMINISTRATOR, body=ValueBody),
     Endpoint("DELETE", _GLOBAL, delete_global, Access.ADMINISTRATOR),
     Endpoint("GET", "/cluster-name", show_cluster_name),
-    Endpoint("PUT", "/cluster-name", put_cluster_name, Access.ADMINISTRATOR, body=NameBody),
+    Endpoint("PUT", "/cluster-name", put_cluster_name, Access.ADMINISTRATOR, body=NameBody, done=NO_ANSWER),
 )

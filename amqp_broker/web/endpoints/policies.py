@@ -115,7 +115,7 @@ class PolicyEndpoints:
             (one, self.show),
         )
         return (
-            *(Endpoint("GET", path, answer) for path, answer in get),
+            *(Endpoint("GET", path, answer, refused=(404,)) for path, answer in get),
             Endpoint("PUT", one, self.put, self.access, body=PolicyBody),
             Endpoint("DELETE", one, self.delete, self.access),
         )
@@ -133,5 +133,5 @@ OPERATOR_POLICIES = PolicyEndpoints(
 ENDPOINTS = (
     *POLICIES.all(),
     *OPERATOR_POLICIES.all(),
-    Endpoint("POST", "/v1/policies/preview", preview, Access.POLICYMAKER, body=PreviewBody),
+    Endpoint("POST", "/v1/policies/preview", preview, Access.POLICYMAKER, body=PreviewBody, refused=(404,)),
 )

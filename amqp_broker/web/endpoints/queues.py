@@ -11,7 +11,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_body
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import ANSWER, NO_ANSWER, Endpoint
 from amqp_broker.web.endpoints.lists import is_there, read_objects, show_object, show_objects
 from amqp_broker.web.endpoints.messages import GetBody, get_messages
 from amqp_broker.web.errors import bad_request, kind_not_found, object_not_found
@@ -154,17 +154,17 @@ def _check_node(asked: Asked, node: JsonValue) -> None:
 _REPLICAS = "/queues/quorum/{vhost}/{queue}/replicas"
 
 ENDPOINTS = (
-    Endpoint("GET", "/queues", list_queues),
-    Endpoint("GET", "/queues/detailed", list_queues),
+    Endpoint("GET", "/queues", list_queues, refused=(404,)),
+    Endpoint("GET", "/queues/detailed", list_queues, refused=(404,)),
     Endpoint("GET", "/queues/{vhost}", list_queues),
     Endpoint("GET", "/queues/{vhost}/{queue}", show_queue),
     Endpoint("PUT", "/queues/{vhost}/{queue}", put_queue, body=QueueBody),
     Endpoint("DELETE", "/queues/{vhost}/{queue}", delete_queue),
     Endpoint("DELETE", "/queues/{vhost}/{queue}/contents", purge_queue),
     Endpoint("POST", "/queues/{vhost}/{queue}/get", get_messages, body=GetBody),
-    Endpoint("POST", "/queues/{vhost}/{queue}/actions", act, Access.ADMINISTRATOR, body=ActionBody),
-    Endpoint("POST", f"{_REPLICAS}/add", change_replica, Access.ADMINISTRATOR, body=ReplicaBody),
+    Endpoint("POST", "/queues/{vhost}/{queue}/actions", act, Access.ADMINISTRATOR, body=ActionBody, done=NO_ANSWER),
+    Endpoint("POST", f"{_REPLICAS}/add", change_replica, Access.ADMINISTRATOR, body=ReplicaBody, done=NO_ANSWER),
     Endpoint("DELETE", f"{_REPLICAS}/delete", change_replica, Access.ADMINISTRATOR, body=ReplicaBody),
     Endpoint("POST", "/queues/quorum/replicas/on/{node}/grow", change_replicas, Access.ADMINISTRATOR, body=PatternBody),
-    Endpoint("DELETE", "/queues/quorum/replicas/on/{node}/shrink", change_replicas, Access.ADMINISTRATOR),
+    Endpoint("DELETE", "/queues/quorum/replicas/on/{node}/shrink", change_replicas, Access.ADMINISTRATOR, done=ANSWER),
 )

@@ -60,7 +60,7 @@ def status_of(member: JsonObject) -> JsonObject:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/quorum-queues", list_quorum_queues),
+    Endpoint("GET", "/v1/quorum-queues", list_quorum_queues, refused=(404,)),
     Endpoint("GET", "/v1/quorum-queues/{vhost}", list_quorum_queues),
     Endpoint("GET", "/v1/quorum-queues/{vhost}/{queue}", show_quorum_queue),
     Endpoint("GET", "/queues/quorum/{vhost}/{queue}/status", show_status),

@@ -34,6 +34,6 @@ def log_out(asked: Asked) -> Answer:
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/login", log_in, Access.NOBODY_ASKED),
+    Endpoint("POST", "/login", log_in, Access.NOBODY_ASKED, refused=(401, 415)),
     Endpoint("DELETE", "/login", log_out, Access.NOBODY_ASKED),
 )

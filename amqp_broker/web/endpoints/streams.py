@@ -17,7 +17,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import ANSWER, JOB, Endpoint
 from amqp_broker.web.endpoints.exchange_names import exchange_of
 from amqp_broker.web.endpoints.jobs import ToBody, check_pace, require_place
 from amqp_broker.web.endpoints.queues import require
@@ -173,10 +173,10 @@ ENDPOINTS = (
     Endpoint("GET", f"{_STREAM}/offset", find_offset),
     Endpoint("POST", f"{_STREAM}/trim", trim_stream, Access.ADMINISTRATOR, body=TrimBody),
     Endpoint("POST", f"{_STREAM}/compact", compact_stream, Access.ADMINISTRATOR),
-    Endpoint("PUT", f"{_STREAM}/groups/{{group}}", seek_group, Access.ADMINISTRATOR, body=SeekBody),
+    Endpoint("PUT", f"{_STREAM}/groups/{{group}}", seek_group, Access.ADMINISTRATOR, body=SeekBody, done=ANSWER),
     Endpoint("DELETE", f"{_STREAM}/groups/{{group}}", forget_group, Access.ADMINISTRATOR),
-    Endpoint("PUT", f"{_STREAM}/holds/{{hold}}", hold_stream, body=HoldBody),
+    Endpoint("PUT", f"{_STREAM}/holds/{{hold}}", hold_stream, body=HoldBody, done=ANSWER),
     Endpoint("DELETE", f"{_STREAM}/holds/{{hold}}", end_hold),
     Endpoint("GET", f"{_STREAM}/producers/{{producer}}", show_producer),
-    Endpoint("POST", f"{_STREAM}/replay", replay_stream, body=StreamReplayBody),
+    Endpoint("POST", f"{_STREAM}/replay", replay_stream, body=StreamReplayBody, done=JOB),
 )

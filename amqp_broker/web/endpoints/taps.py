@@ -17,7 +17,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, encode_json, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body, read_json
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import MADE, Endpoint
 from amqp_broker.web.errors import ApiError, bad_request
 from amqp_broker.web.node_client import NodeGone
 from amqp_broker.web.who_asks import who_asks
@@ -144,9 +144,9 @@ def _without_ok(answer: JsonObject) -> JsonObject:
 
 
 ENDPOINTS = (
-    Endpoint("POST", "/v1/traces", open_trace, Access.ADMINISTRATOR, body=TraceBody),
+    Endpoint("POST", "/v1/traces", open_trace, Access.ADMINISTRATOR, body=TraceBody, done=MADE, refused=(404,)),
     Endpoint("GET", "/v1/traces", list_traces, Access.ADMINISTRATOR),
     Endpoint("GET", "/v1/traces/{trace}", read_trace, Access.ADMINISTRATOR),
     Endpoint("DELETE", "/v1/traces/{trace}", close_trace, Access.ADMINISTRATOR),
-    Endpoint("GET", "/v1/tail", tail, Access.ADMINISTRATOR, media=_STREAM),
+    Endpoint("GET", "/v1/tail", tail, Access.ADMINISTRATOR, media=_STREAM, refused=(404,)),
 )

@@ -25,4 +25,4 @@ def list_unroutable(asked: Asked) -> Answer:
     return Answer(value=answer_list(rows, wanted), headers=stale_headers(found))
 
 
-ENDPOINTS = (Endpoint("GET", "/v1/unroutable", list_unroutable),)
+ENDPOINTS = (Endpoint("GET", "/v1/unroutable", list_unroutable, refused=(404,)),)

@@ -14,7 +14,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import read_body, tags
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import NO_ANSWER, Endpoint
 from amqp_broker.web.endpoints.lists import find_row, show_objects, show_rows
 from amqp_broker.web.endpoints.permissions import WHOSE
 from amqp_broker.web.errors import ApiError, bad_request, precondition_failed
@@ -185,14 +185,22 @@ def hash_password(asked: Asked) -> Answer:
 ENDPOINTS = (
     Endpoint("GET", "/users", list_users, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/without-permissions", list_without_permissions, Access.ADMINISTRATOR),
-    Endpoint("POST", "/users/bulk-delete", delete_users, Access.ADMINISTRATOR, body=BulkBody),
+    Endpoint(
+        "POST",
+        "/users/bulk-delete",
+        delete_users,
+        Access.ADMINISTRATOR,
+        body=BulkBody,
+        done=NO_ANSWER,
+        refused=(412,),
+    ),
     Endpoint("GET", "/users/{user}", show_user, Access.ADMINISTRATOR),
-    Endpoint("PUT", "/users/{user}", put_user, Access.ADMINISTRATOR, body=UserBody),
-    Endpoint("DELETE", "/users/{user}", delete_user, Access.ADMINISTRATOR),
+    Endpoint("PUT", "/users/{user}", put_user, Access.ADMINISTRATOR, body=UserBody, refused=(412,)),
+    Endpoint("DELETE", "/users/{user}", delete_user, Access.ADMINISTRATOR, refused=(412,)),
     Endpoint("GET", "/users/{user}/permissions", list_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/{user}/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", "/users/{user}/queues", list_queues),
     Endpoint("GET", "/whoami", who_am_i),
-    Endpoint("PUT", "/v1/password", change_password, Access.VIEWER, body=PasswordBody),
+    Endpoint("PUT", "/v1/password", change_password, Access.VIEWER, body=PasswordBody, done=NO_ANSWER, refused=(412,)),
     Endpoint("GET", "/auth/hash_password/{password}", hash_password, Access.ADMINISTRATOR),
 )

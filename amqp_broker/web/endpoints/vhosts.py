@@ -10,7 +10,7 @@ from amqp_broker.web.access import Access
 from amqp_broker.web.answer import Answer, created, no_content
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_body, tags
-from amqp_broker.web.endpoint import Endpoint
+from amqp_broker.web.endpoint import NO_ANSWER, Endpoint
 from amqp_broker.web.endpoints.lists import is_there, require_vhost, show_rows
 from amqp_broker.web.endpoints.permissions import WHOSE
 from amqp_broker.web.errors import precondition_failed
@@ -149,11 +149,11 @@ ENDPOINTS = (
     Endpoint("GET", "/vhosts", list_vhosts),
     Endpoint("GET", "/vhosts/{vhost}", show_vhost),
     Endpoint("PUT", "/vhosts/{vhost}", put_vhost, Access.ADMINISTRATOR, body=VhostBody),
-    Endpoint("DELETE", "/vhosts/{vhost}", delete_vhost, Access.ADMINISTRATOR),
+    Endpoint("DELETE", "/vhosts/{vhost}", delete_vhost, Access.ADMINISTRATOR, refused=(412,)),
     Endpoint("GET", "/vhosts/{vhost}/permissions", list_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", "/vhosts/{vhost}/topic-permissions", list_topic_permissions, Access.ADMINISTRATOR),
     Endpoint("GET", "/vhosts/{vhost}/deletion/protection", show_protection, Access.ADMINISTRATOR),
-    Endpoint("POST", "/vhosts/{vhost}/deletion/protection", protect, Access.ADMINISTRATOR),
+    Endpoint("POST", "/vhosts/{vhost}/deletion/protection", protect, Access.ADMINISTRATOR, done=NO_ANSWER),
     Endpoint("DELETE", "/vhosts/{vhost}/deletion/protection", unprotect, Access.ADMINISTRATOR),
-    Endpoint("POST", "/vhosts/{vhost}/start/{node}", start_vhost, Access.ADMINISTRATOR),
+    Endpoint("POST", "/vhosts/{vhost}/start/{node}", start_vhost, Access.ADMINISTRATOR, done=NO_ANSWER),
 )
