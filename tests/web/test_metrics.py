@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from amqp_broker.client import Connection
 from amqp_broker.testing.embedded import RunningBroker
+from amqp_broker.web.prometheus.endpoints import EMPTY
 from tests.web.http_client import Http
 
 #: One broker for all of them.
 pytestmark = pytest.mark.xdist_group("web metrics")
 
+ROOT = Path(__file__).parents[2]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 #: What the overview dashboard asks for, without prefix.
@@ -45,6 +49,19 @@ def scrape(http: Http, path: str) -> Samples:
 def metrics_of(http: Http) -> Http:
     (port,) = [each["port"] for each in http.get("/overview")["listeners"] if each["protocol"] == "http/prometheus"]
     return Http(f"http://127.0.0.1:{port}/")
+
+
+@pytest.mark.parametrize("family", sorted(EMPTY))
+def test_a_family_without_samples_is_taken_and_the_handbook_says_why(
+    http: Http, broker: RunningBroker, family: str
+) -> None:
+    with Connection.open(broker.url) as connection, connection.channel() as channel:
+        http("PUT", "/queues/%2F/counted", {})
+        channel.publish("amq.direct", "counted", b"x")
+        metrics = metrics_of(http)
+        nothing = {name for name, _ in scrape(metrics, "/metrics/detailed")}
+        assert {name for name, _ in scrape(metrics, f"/metrics/detailed?family={family}")} == nothing
+    assert f"`{family}`" in (ROOT / "docs" / "management.md").read_text(encoding="utf-8")
 
 
 def test_totals_never_fall(http: Http, broker: RunningBroker) -> None:

@@ -60,8 +60,8 @@ _BY_OBJECT: Final[tuple[tuple[n.Metric, ...], ...]] = (
     n.QUEUE_COARSE, n.QUEUE_CONSUMERS, n.QUEUE, n.QUEUE_DELIVERY, n.EXCHANGE, n.CHANNEL, n.CHANNEL_EXCHANGE,
     n.CHANNEL_QUEUE, n.CONNECTION_COARSE, n.CONNECTION,
 )  # fmt: skip
-#: Families that RabbitMQ has, and we have nothing to say in.
-_EMPTY: Final = frozenset(
+#: Families that RabbitMQ has, and we have nothing to say in (docs/management.md says why).
+EMPTY: Final = frozenset(
     {"queue_exchange_metrics", "channel_queue_exchange_metrics", "stream_consumer_metrics",
      "channel_process_metrics", "connection_process_metrics"}
 )  # fmt: skip
@@ -82,7 +82,7 @@ def show_detailed(asked: Asked) -> Answer:
     """What is asked for, and no more: `family` and `vhost` as often as wanted, `queue` a regex."""
     asked_for = parse_qs(asked.query_text, keep_blank_values=True, errors="surrogateescape")
     wanted = asked_for.get("family", [])
-    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, _PERSISTER, *_EMPTY, FAMILY, AGES, STREAMS}
+    known = {*GROUPS, *_WHOLE, *_CLUSTER_WIDE, *_OF_THE_NODE, _PERSISTER, *EMPTY, FAMILY, AGES, STREAMS}
     unknown = [each for each in wanted if each not in known]
     if unknown:
         raise bad_request(f"family {unknown[0]!r} is not known; there are {', '.join(sorted(known))}")
