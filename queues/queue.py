@@ -61,7 +61,7 @@ class Held(NamedTuple):
 
 if TYPE_CHECKING:
     from queues.consumer import Subscriber
-    from queues.declared import Declared
+    from queues.declaration import Declaration
     from queues.dispatcher import Dispatcher
     from queues.holder import Holder
     from queues.lease_source import LeasedAt, LeaseSource
@@ -106,12 +106,12 @@ class Queue:
         self.is_deleted = False
         self.counts_returns = False
         self.settings = _NO_ARGUMENTS
-        self.declaration = cast("Declared", None)  # before `declared` it is nobody's
+        self.declaration = cast("Declaration", None)  # before `declared` it is nobody's
         self.last_used = 0
         self.had_consumers = False
         self.fetched = self.fetched_no_ack = self.fetched_nothing = 0
 
-    def declared(self, declaration: Declared, now: int) -> None:
+    def declared(self, declaration: Declaration, now: int) -> None:
         """It is in its virtual host, and was declared so."""
         self.declaration = declaration
         self.last_used = now

@@ -19,8 +19,8 @@ cdef class PeerSocket:
 
     @cython.locals(data=bytes)
     cpdef void on_readable(self) except *
+    @cython.locals(sent=Py_ssize_t)
     cpdef void on_writable(self) except *
-    @cython.locals(size=Py_ssize_t)
     cpdef void _lose(self, object error) except *
     @cython.locals(sent=Py_ssize_t, total=Py_ssize_t)
     cpdef void write(self, list pieces) except *

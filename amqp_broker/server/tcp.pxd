@@ -56,9 +56,8 @@ cdef class TcpTransport:
     cdef bint _handle(self, Py_ssize_t length) except -1
     @cython.locals(taken=Py_ssize_t)
     cdef void _take_seen(self, Py_ssize_t nbytes) except *
-    @cython.locals(connection=Connection)
+    @cython.locals(connection=Connection, sent=Py_ssize_t)
     cpdef void on_writable(self) except *
-    @cython.locals(size=Py_ssize_t)
     cpdef void _lose(self) except *
     cdef void _stop_reading(self) except *
     cdef void _watch(self) except *

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.page_exchange import PageExchange
     from amqp_broker.queue_types.stream.read_exchange import ReadExchange
     from exchanges.router import ExchangeEntry
-    from queues.declared import Owner
+    from queues.declaration import Owner
     from queues.recovery import RecoveredQueue
     from raft.host import RaftHost
     from storage.journal import Journal

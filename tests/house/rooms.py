@@ -50,8 +50,7 @@ ROOMS: dict[str, str] = {
         "protocol queues raft storage octets"
     ),
     "channel": (
-        "vhosts flow routing queue_types audit auth metadata messages turn errors protocol queues storage "
-        "exchanges octets"
+        "vhosts flow routing audit auth metadata messages turn errors protocol queues storage exchanges octets"
     ),
     "vhosts": (
         "resources flow routing queue_types cluster links auth metadata turn errors settings protocol queues raft "

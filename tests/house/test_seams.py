@@ -37,7 +37,7 @@ from tests.house.test_imports import modules
 #: A name of the type Any; what stands in quotes is another one's.
 _ANY = re.compile(r"(?<![\w\"'.])Any(?![\w\"'])")
 #: What channels and virtual hosts use of queues: the calls between them are checked.
-QUEUE_SEAM = ("queues.consumer", "queues.declared", "queues.queue", "queues.receipts", "queues.write_group")
+QUEUE_SEAM = ("queues.consumer", "queues.declaration", "queues.queue", "queues.receipts", "queues.write_group")
 #: Why a place in amqp_broker, or in QUEUE_SEAM, has a value of whatever type, and how many there are for that: its
 #: comment begins with the kind, `# KIND: ...`. May only fall: a class that is known is named, or what is asked of it is
 #: a Protocol.

@@ -15,7 +15,7 @@ from amqp_broker.queue_types.contract.queue_type import QueueType
 from queues.arguments import QueueArguments, WrongArgument, read_integer, with_policy
 from queues.message import Entry, Message, make_entry
 from queues.outcomes import PublishOutcome
-from queues.peeking import PeekSteps, PeekWish, _behind, _run_of, _shown
+from queues.peeking import PeekSteps, PeekWish, peeked
 from queues.queue import Done, Fetched, Queue, Tallied
 from queues.write_group import WriteGroup
 from tests.queue_types.registering import register
@@ -153,9 +153,9 @@ class LastValue(Queue):
 
     def peek(self, wish: PeekWish) -> PeekSteps:
         at = wish.start
-        while found := _run_of([self.last] if self.last is not None else [], at, wish.is_backwards):
-            yield _shown(found[0], wish)
-            at = _behind(found[0].position, wish.is_backwards)
+        while (last := self.last) and (last.sequence <= at if wish.is_backwards else last.sequence >= at):
+            yield peeked(last, wish)
+            at = last.sequence + (-1 if wish.is_backwards else 1)
 
     def delete(self) -> int:
         self.is_deleted = True
@@ -172,6 +172,7 @@ class LastValueType(QueueType):
     policy_keys = {**keys("message-ttl"), "history": PolicyKey(at_least(1), example=2)}  # noqa: RUF012
     arguments = {"x-history": 2}  # noqa: RUF012
     own_arguments = ("x-history",)
+    own_columns = ("replaced",)
     inspected_as = name
 
     @classmethod

@@ -87,6 +87,7 @@ def test_lists_and_pages_are_those_of_the_leader(cluster: NodeCluster, client: A
     for name in QUEUES:
         for row in listed:
             row[name].pop("lease_groups", None)
+            row[name].pop("stream_segments", None)  # a guest has no files of it
         assert listed[0][name] == listed[1][name]
 
 

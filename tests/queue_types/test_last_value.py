@@ -161,6 +161,9 @@ def test_statistics_name_its_type(broker: Broker, connection: Connection) -> Non
             channel.publish("", "counted", body)
     found = listed(broker, "counted")
     assert (found["type"], found["messages_ready"], found["replaced"]) == ("last-value", 1, 1)
+    with SystemClient(broker.url) as client:
+        rows = client.request("objects.page", kind="queues", vhost="/", columns=["name", "replaced"])["rows"]
+    assert ["counted", 1] in rows
 
 
 def test_definitions_export_and_import_it(broker: Broker, connection: Connection) -> None:

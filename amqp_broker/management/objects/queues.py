@@ -16,7 +16,7 @@ from amqp_broker.protocol.errors import MalformedInput
 from amqp_broker.protocol.fields import encode_timestamp
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.protocol.properties import read_property
-from amqp_broker.queue_types.register import type_of
+from amqp_broker.queue_types.register import QUEUE_TYPES, type_of
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import matching_policies
@@ -106,21 +106,10 @@ SIZES: dict[str, Callable[[Seen], JsonValue]] = {
 }
 
 
-#: What a type of queue says of its own; None of the others.
-FIGURES: dict[str, Callable[[Seen], JsonValue]] = {
-    "messages_dlx": _figure("dead_letters"),
-    "first_offset": _figure("first_offset"),
-    "next_offset": _figure("next_offset"),
-    "stream_bytes": _figure("stream_bytes"),
-    "stream_uncompressed_bytes": _figure("stream_uncompressed_bytes"),
-    "stream_segments": _figure("stream_segments"),
-    "partitions": _figure("partitions"),
-    "stream_groups": _figure("stream_groups"),
-    "compacted_below": _figure("compacted_below"),
-    "dirty_percent": _figure("dirty_percent"),
-    "tombstones": _figure("tombstones"),
-    "messages_lost": _figure("messages_lost"),
-}
+def _own_columns() -> dict[str, Callable[[Seen], JsonValue]]:
+    """What types of queues say of their own; None of the others."""
+    names = dict.fromkeys(name for queue_type in QUEUE_TYPES.values() for name in queue_type.own_columns)
+    return {name: _figure(name) for name in names}
 
 
 #: What never falls, for the life of a queue and of the node that counts; None where this node does not know it.
@@ -188,7 +177,8 @@ class Queues(VhostThings[Queue, Seen]):
         self.columns = {
             **{name: _of_queue(column) for name, column in columns.items()},
             OLDEST_UNACKED: self._oldest_unacked_age,
-            **FIGURES,
+            "messages_dlx": _figure("dead_letters"),
+            **_own_columns(),
             **SIZES,
             **COUNTERS,
         }

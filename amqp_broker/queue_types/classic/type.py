@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.queue_types.groups.group import QueueGroup
     from amqp_broker.queue_types.remote.home_link import HomeLink
-    from queues.declared import Declared
+    from queues.declaration import Declaration
     from queues.queue import Queue
 
 log = logging.getLogger("amqp_broker")
@@ -132,7 +132,7 @@ class ClassicType(QueueType):
     def _is_here(self, home: str) -> bool:
         return home in ("", self._host.own_node)
 
-    def _settings(self, declaration: Declared, arguments: QueueArguments) -> QueueArguments:
+    def _settings(self, declaration: Declaration, arguments: QueueArguments) -> QueueArguments:
         """Arguments, policies and the node's default delivery limit together."""
         policy, operator = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
         settings = with_policy(arguments, policy or {}, operator)

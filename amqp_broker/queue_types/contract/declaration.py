@@ -14,7 +14,7 @@ from amqp_broker.metadata.entities import DEFAULT_TYPE
 from amqp_broker.protocol.fields import KIND_NAMES, Table
 
 if TYPE_CHECKING:
-    from queues.declared import Declared, Owner
+    from queues.declaration import Declaration, Owner
     from queues.queue import Queue
 
 #: Arguments of a queue that a declaration is compared by, in the order in which differences are reported: RabbitMQ's,
@@ -84,7 +84,7 @@ def check_equivalent_flag(argument: str, kind: str, name: str, vhost: str, recei
 
 
 def check_equivalent_queue(
-    declaration: Declared,
+    declaration: Declaration,
     is_durable: bool,
     is_auto_delete: bool,
     arguments: Table,

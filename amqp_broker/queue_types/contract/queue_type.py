@@ -106,11 +106,11 @@ class QueueType:
     name: in x-queue-type, in the metadata and in statistics. policy_kind: in `apply-to` of policies. policy_keys: what
     policies can set; one that sets something else does not apply. arguments: what a declaration can say, each with a
     value that a form may begin with, or None. own_arguments: by which a declaration is compared, besides those of
-    declaration.py. lives_in_groups: its queues are in the logs of the groups of all nodes; otherwise
-    each lives on one node, its home. since: the level of the cluster (links/levels.py) from which on they can be
-    declared. may_move: one can come to live at another home. is_source: one is read
-    by offsets, and queues may be made of it. keeps_dead_letters: what it gives up stays with it until it is in its new
-    place. inspected_as: what `amqp-broker inspect` calls its queues.
+    declaration.py. own_columns: those of its `figures` that lists of queues have as columns. lives_in_groups: its
+    queues are in the logs of the groups of all nodes; otherwise each lives on one node, its home. since: the level of
+    the cluster (links/levels.py) from which on they can be declared. may_move: one can come to live at another home.
+    is_source: one is read by offsets, and queues may be made of it. keeps_dead_letters: what it gives up stays with it
+    until it is in its new place. inspected_as: what `amqp-broker inspect` calls its queues.
     """
 
     name: ClassVar[str]
@@ -118,6 +118,7 @@ class QueueType:
     policy_keys: ClassVar[Mapping[str, PolicyKey]]
     arguments: ClassVar[Mapping[str, JsonValue]] = {}
     own_arguments: ClassVar[tuple[str, ...]] = ()
+    own_columns: ClassVar[tuple[str, ...]] = ()
     lives_in_groups: ClassVar[bool] = False
     since: ClassVar[int] = FIRST
     may_move: ClassVar[bool] = False

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.groups.guest_counts import TakeFigures
     from amqp_broker.settings.config import Config
     from queues.background import Background
-    from queues.declared import Declared
+    from queues.declaration import Declaration
     from queues.message import Message
     from queues.queue import Queue
     from queues.store import MessageStore
@@ -154,7 +154,7 @@ class GroupQueue(Protocol):
 
     queue_id: int
     name: str
-    declaration: Declared
+    declaration: Declaration
     is_prepared: bool
 
     @property

@@ -54,6 +54,7 @@ class QuorumType(GroupType):
         **dict.fromkeys(CURSOR_ARGUMENTS),
     }  # fmt: skip
     own_arguments = CURSOR_ARGUMENTS
+    own_columns = ("next_offset", "messages_lost")
     title = "a quorum queue"
     rabbitmq_name = "rabbit_quorum_queue"
     keeps_dead_letters = True

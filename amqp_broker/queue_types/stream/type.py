@@ -58,6 +58,10 @@ class StreamType(GroupType):
     )  # fmt: skip
     arguments = {**arguments("x-max-length-bytes"), **dict.fromkeys(OWN_ARGUMENTS), **EXAMPLES}  # noqa: RUF012
     own_arguments = OWN_ARGUMENTS
+    own_columns = (
+        "first_offset", "next_offset", "stream_bytes", "stream_uncompressed_bytes", "stream_segments", "partitions",
+        "stream_groups", "compacted_below", "dirty_percent", "tombstones",
+    )  # fmt: skip
     title = "a stream"
     rabbitmq_name = RABBITMQ_NAME
     since = STREAMS

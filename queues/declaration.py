@@ -1,4 +1,4 @@
-"""Declared: what is kept beside a queue of how a client declared it, as far as queues and who works with them ask."""
+"""Declaration: how a client declared a queue, as far as queues and who works with them ask."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Owner(Protocol):
     def disown(self, queue: Queue) -> None: ...
 
 
-class Declared(Protocol):
+class Declaration(Protocol):
     """owner: of an exclusive queue. type: in force also where the arguments have none. part_of: the stream of which it
     is a partition, "" for none. governed_as: the name by which policies apply to it."""
 
