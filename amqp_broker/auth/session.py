@@ -103,9 +103,13 @@ class Session:
     def is_tool(self) -> bool:
         """Whether an administrator asks `amq.system` here, or the management process works for somebody: such a
         connection is let in, and stays, where clients are sent away."""
-        if SERVICE_USER in (self.user, self.acting):
-            return True
-        return self.connection_name == TOOL_NAME and self.has_tag("administrator")
+        return self.is_operators and (SERVICE_USER in (self.user, self.acting) or self.has_tag("administrator"))
+
+    @property
+    def is_operators(self) -> bool:
+        """Whether somebody with any tag asks `amq.system` here by a tool of ours, or the management process does."""
+        is_tool = self.connection_name == TOOL_NAME and bool(self.tags())
+        return is_tool or SERVICE_USER in (self.user, self.acting)
 
     def tags(self) -> tuple[str, ...]:
         """The user's tags; none of a user who has been deleted."""

@@ -426,7 +426,7 @@ class Channel:
 
     def count_request(self, size: int) -> None:
         """What was published last, `size` octets, was a request to the broker itself: neither that nor its answer is
-        counted as a message."""
+        counted as a message; that it is confirmed, where that is asked for, is counted."""
         self.published -= 1
         self.extra += 1
         self.octets -= size

@@ -109,6 +109,7 @@ class Publisher:
             facts = MessageFacts(message, headers, may_copy)
         if route.entry is None and message.address.exchange == SYSTEM_EXCHANGE:
             _check_reply_queue(channel, facts.properties.reply_to)
+            channel.count_request(message.body_size)
         if channel.scanner.has_copies:
             try:
                 keys = copy_keys(facts)
@@ -242,7 +243,6 @@ class Publisher:
         """A reply to a reply consumer, or a request to the broker itself."""
         channel.connection.stay()
         if message.address.exchange == SYSTEM_EXCHANGE:
-            channel.count_request(message.body_size)
             self._system.request(channel, message.address.routing_key, message, facts)
             return
         if not self._reply_consumers.deliver(message) and channel.is_mandatory:

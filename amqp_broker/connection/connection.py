@@ -78,8 +78,7 @@ _BASIC_NACK = 60 << 16 | 120
 
 def is_request(address: bytes) -> bool:
     """Whether a basic.publish with this exchange's name, and the beginning of this routing key, asks the node something
-    or has it do something, which waits for no memory and no disk: who sees to an alarm has to be heard while it is on.
-    What takes messages, or brings some (leases and transactions), waits as other publishers do."""
+    or has it do something, and takes and brings no messages (leases and transactions)."""
     return address.startswith(_SYSTEM) and not address[len(_SYSTEM) + 1 :].startswith((b"lease.", b"txn."))
 
 
@@ -298,7 +297,7 @@ class Connection(Client):
                 if index == _BASIC_PUBLISH:
                     if (
                         (self.pauses.is_shut or not self.has_published)
-                        and not is_request(data[min(position + 13, end) : min(position + _SEEN_OF_ADDRESS, end)])
+                        and not self._is_heard(channel, data[position + 13 : min(position + _SEEN_OF_ADDRESS, end)])
                         and self.pauses.holds_back(self)
                     ):
                         self.position = position
@@ -367,6 +366,13 @@ class Connection(Client):
         if channel is not None and not channel.is_closing:
             self.current = channel
         return channel
+
+    def _is_heard(self, channel: Channel, address: bytes) -> bool:
+        """Whether a publish to this address waits for no memory and no disk. Who sees to an alarm has to be heard while
+        it is on: operators by their tools, and the management process. Whoever else asks, or keeps requests for a
+        commit, could fill the memory with them, or queues with the answers."""
+        is_operators = self.session is not None and self.session.is_operators
+        return is_operators and channel.transaction is None and is_request(address)
 
     def _receive_other(self, kind: int, channel_id: int, data: bytes, position: int, end: int) -> None:
         """A frame that is not for an open channel of an open connection."""

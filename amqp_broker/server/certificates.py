@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-import ssl
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,10 @@ from amqp_broker.management.node_facts import CertificateFacts, ListenerFacts
 
 log = logging.getLogger("amqp_broker.server")
 
-_PEM: Final = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+#: All that OpenSSL takes for one; what it trusts has more behind it, which is not read.
+_PEM: Final = re.compile(
+    "-----BEGIN (?P<form>(?:X509 |TRUSTED )?CERTIFICATE)-----(?P<octets>.+?)-----END (?P=form)-----", re.DOTALL
+)
 #: Tags of DER.
 _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
 _LONG = 0x80
@@ -42,9 +45,12 @@ def _ends_in(path: Path | None) -> tuple[int, ...]:
     if path is None:
         return ()
     ends = []
-    for number, text in enumerate(_PEM.findall(path.read_text(encoding="ascii", errors="replace")), 1):
+    found = [each["octets"] for each in _PEM.finditer(path.read_text(encoding="ascii", errors="replace"))]
+    if not found:
+        log.warning("no certificate is found in %s: when it ends is not known, and no check says so", path)
+    for number, text in enumerate(found, 1):
         try:
-            ends.append(end_of(ssl.PEM_cert_to_DER_cert(text)))
+            ends.append(end_of(b64decode(text)))
         except (ValueError, IndexError) as error:
             log.warning("certificate %d in %s: when it ends cannot be read (%s); no check says so", number, path, error)
     return tuple(ends)

@@ -7,31 +7,13 @@ from typing import Any
 import pytest
 
 from amqp_broker.auth.session import TOOL_NAME
-from amqp_broker.protocol import methods
-from amqp_broker.protocol.constants import PROTOCOL_HEADER
-from amqp_broker.protocol.fields import Table
-from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.system_client import CLIENT_NAME
 from raft.membership import TransferResult
 from tests.management.test_objects_of_a_cluster import ClusterDesk
-from tests.management.users import PASSWORD, USER, add_user, log_in
+from tests.management.users import USER, add_user, log_in
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, NodeDriver, declare, small_config
-from tests.node.system_service import SystemService
-
-
-def tool(driver: NodeDriver, user: str = USER) -> Client:
-    """A connection that calls itself as the command line does."""
-    client = driver.raw_client()
-    properties = Table({"connection_name": TOOL_NAME})
-    said = (
-        methods.ConnectionStartOk(properties, "PLAIN", f"\0{user}\0{PASSWORD}".encode(), "en_US"),
-        methods.ConnectionTuneOk(100, 4096, 0),
-        methods.ConnectionOpen("/"),
-    )
-    client.send_octets(PROTOCOL_HEADER + b"".join(encode_method_frame(0, method) for method in said))
-    driver.settle()
-    return client
+from tests.node.system_service import SystemService, tool
 
 
 def test_the_tools_call_themselves_so() -> None:

@@ -10,6 +10,7 @@ import pytest
 from amqp_broker.management.totals import FRESH_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
+from tests.management.counters import totals
 from tests.management.publishing import publish
 from tests.node.node_driver import NodeDriver, consume, declare, frame_octets, small_config
 from tests.node.system_service import SystemService
@@ -90,6 +91,28 @@ def test_what_is_published_is_counted_by_exchange(driver: NodeDriver, service: S
     assert [(each["publish_in"], each["publish_out"]) for each in known] == [(6, 12), (3, 3)]
     driver.lose(client)
     assert row(service, "exchanges", "all")["publish_in"] == 6
+
+
+@pytest.mark.parametrize("ends", [methods.TxCommit(), methods.TxRollback()])
+def test_requests_that_a_transaction_keeps_are_no_messages(
+    driver: NodeDriver, service: SystemService, ends: methods.Method
+) -> None:
+    """Nor do they change what is counted of an exchange that comes behind them."""
+    client = driver.client(1)
+    client.send(1, methods.TxSelect())
+    header = b"\x00\x3c\x00\x00" + (300).to_bytes(8, "big") + b"\x00\x00"
+    for exchange, count in (("amq.system", 5), ("amq.fanout", 1)):
+        publish = encode_method_frame(1, methods.BasicPublish(exchange=exchange, routing_key="no verb"))
+        for _ in range(count):
+            client.send_octets(publish + frame_octets(2, 1, header) + frame_octets(3, 1, bytes(300)))
+    client.send(1, ends)
+    driver.settle()
+    for is_there in (True, False):
+        if not is_there:
+            driver.lose(client)
+        found = totals(driver, service)
+        counts = (row(service, "exchanges", "amq.fanout")["publish_in"], found["publish"], sum(found["message_sizes"]))
+        assert counts == (1, 1, 1), is_there
 
 
 def test_a_quorum_queue_counts_what_it_delivers(driver: NodeDriver, service: SystemService) -> None:

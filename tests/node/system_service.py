@@ -5,12 +5,27 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from amqp_broker.auth.session import TOOL_NAME
 from amqp_broker.protocol import methods
+from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
-from tests.node.node_driver import Client, NodeDriver, consume, frame_octets
+from tests.node.node_driver import PASSWORD, PROTOCOL_HEADER, USER, Client, NodeDriver, consume, frame_octets
 
 REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+def tool(driver: NodeDriver, user: str = USER, name: str = TOOL_NAME) -> Client:
+    """A connection that calls itself as the command line does, or so."""
+    client = driver.raw_client()
+    said = (
+        methods.ConnectionStartOk(Table({"connection_name": name}), "PLAIN", f"\0{user}\0{PASSWORD}".encode(), "en_US"),
+        methods.ConnectionTuneOk(100, 4096, 0),
+        methods.ConnectionOpen("/"),
+    )
+    client.send_octets(PROTOCOL_HEADER + b"".join(encode_method_frame(0, method) for method in said))
+    driver.settle()
+    return client
 
 
 class SystemService:

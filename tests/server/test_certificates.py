@@ -45,6 +45,21 @@ def test_each_of_a_chain_counts(tmp_path: Path) -> None:
     assert (shown.listener, shown.certfile) == (LISTENER, str(tmp_path / "chain.pem"))
 
 
+@pytest.mark.parametrize("form", ["X509 CERTIFICATE", "TRUSTED CERTIFICATE"])
+def test_each_form_that_openssl_takes_is_read(tmp_path: Path, form: str) -> None:
+    issued = trustme.CA().issue_cert("localhost", not_after=SOON)
+    text = issued.cert_chain_pems[0].bytes().decode().replace("CERTIFICATE", form)
+    (tmp_path / "a.pem").write_text(text)
+    (shown,) = shown_at([LISTENER], tmp_path / "a.pem", None)
+    assert shown.certfile_ends_at == (milliseconds(SOON),)
+
+
+def test_a_file_without_any_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "a.pem").write_text("no certificate")
+    (shown,) = shown_at([LISTENER], tmp_path / "a.pem", None)
+    assert (shown.certfile_ends_at, f"no certificate is found in {tmp_path / 'a.pem'}" in caplog.text) == ((), True)
+
+
 def test_who_speaks_without_tls_shows_nothing(tmp_path: Path) -> None:
     assert shown_at([ListenerFacts("amqp", "127.0.0.1", 5672)], tmp_path / "nowhere.pem", None) == ()
 

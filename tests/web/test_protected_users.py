@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -44,13 +45,36 @@ def test_he_is_not_deleted(http: Http, kept: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"tags": ["administrator"]}, {"tags": PROTECTED}, {"tags": []}, {"password_hash": ""}, {"password": "x"}]
+    "change",
+    [
+        {"tags": ["administrator"]}, {"tags": PROTECTED}, {"tags": []}, {"password_hash": ""}, {"password": "x"},
+        {"limits": {"max-connections": 0}},
+    ],
 )
 def test_definitions_do_not_change_him(http: Http, kept: dict[str, Any], change: dict[str, Any]) -> None:
     definitions = {"users": [{**kept, **change}]}
     assert http("POST", "/definitions", definitions).status == 412
     assert http("POST", "/definitions?only=users[0]", definitions).status == 412
     assert http("POST", "/definitions?only=vhosts[0]", {**definitions, "vhosts": [{"name": "/"}]}).status == 204
+
+
+@pytest.mark.parametrize("place", ["users[00]", "users[0", "users[0]]", "users[\u0660]", "users[ 0]", "users[+0]"])
+def test_a_place_is_written_in_one_way(http: Http, kept: dict[str, Any], place: str) -> None:
+    said = http("POST", f"/definitions?only={quote(place)}", {"users": [{**kept, "tags": []}]})
+    assert (said.status, place in said.reason) == (400, True)
+
+
+def test_his_limits_are_not_changed(http: Http, kept: dict[str, Any]) -> None:
+    assert http("PUT", f"/user-limits/{NAME}/max-connections", {"value": 0}).status == 412
+    assert http("DELETE", f"/user-limits/{NAME}/max-connections").status == 412
+
+
+def test_a_request_is_no_message(http: Http, kept: dict[str, Any]) -> None:
+    """It would be carried out by the node, which knows nothing of how it came."""
+    payload = {"payload": f'{{"name": "{NAME}"}}', "payload_encoding": "string"}
+    body = {"routing_key": "user.delete", "properties": {}, **payload}
+    said = http("POST", "/exchanges/%2F/amq.system/publish", body)
+    assert (said.status, "amq.system" in said.reason) == (400, True)
 
 
 def test_what_was_exported_goes_in_again(http: Http, kept: dict[str, Any]) -> None:

@@ -81,7 +81,8 @@ def told_by_its_end(text: str) -> Iterator[None]:
     try:
         yield
     except ConnectionClosed as error:
-        if error.reply_code != ReplyCode.CONNECTION_FORCED or text[:_TOLD_CHARACTERS] not in error.reply_text:
+        said = error.reply_text.partition(" - ")[2]
+        if error.reply_code != ReplyCode.CONNECTION_FORCED or not said.startswith(text[:_TOLD_CHARACTERS]):
             raise
 
 

@@ -12,6 +12,7 @@ Made in steps, each an item or a few.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +53,8 @@ _DECLARED: Final = {
 _SECRET: Final = "password_hash"
 _DEFAULTS: Final[JsonObject] = {"auto_delete": False, "internal": False, "arguments": {}}
 _SLICE: Final = 8
+#: Of an item in a file: "queues[3]".
+_PLACE: Final = re.compile(r"(\w+)\[(0|[1-9][0-9]{0,8})\]")
 
 Key = tuple[str, ...]
 
@@ -145,14 +148,15 @@ class Comparison:
 
 
 def chosen(definitions: JsonObject, places: list[str]) -> JsonObject:
-    """What of a file is at these places. Raises ValueError."""
+    """What of a file is at these places, each written in one way. Raises ValueError."""
     left: JsonObject = {key: value for key, value in definitions.items() if key not in _KEYS}
     for place in places:
-        category, _, rest = place.partition("[")
-        items, number = definitions.get(category), rest.removesuffix("]")
-        if category not in _KEYS or not isinstance(items, list) or not number.isdecimal() or int(number) >= len(items):
+        found = _PLACE.fullmatch(place)
+        category, number = (found[1], int(found[2])) if found is not None else ("", 0)
+        items = definitions.get(category)
+        if category not in _KEYS or not isinstance(items, list) or number >= len(items):
             raise ValueError(f"field only: there is no '{place}' in the definitions")
-        left.setdefault(category, []).append(items[int(number)])
+        left.setdefault(category, []).append(items[number])
     return left
 
 

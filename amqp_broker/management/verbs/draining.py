@@ -190,7 +190,7 @@ def _whole(said: JsonObject, others: list[JsonObject]) -> JsonObject:
         said["critical_queues"] = [*said["critical_queues"], *other["critical_queues"]]
         said["lag"] = max(said["lag"], other["lag"])
         for name in ("lagging_groups", "leaderless_groups"):
-            said[name] = sorted({*said[name], *other[name]})
+            said[name] = sorted({*said.get(name, ()), *other.get(name, ())})  # the version before says neither
         said["leads"] += other["leads"]
     return said
 

@@ -84,7 +84,7 @@ def _import(asked: Asked, fields: JsonObject) -> Answer:
     is_dry = flag(asked.query.get("dry_run"))
     if "only" in asked.query:
         fields["only"] = [place for place in asked.query["only"].split(",") if place]
-    if not is_dry:
+    if not is_dry and "vhost" not in fields:
         _check_users(asked, fields["definitions"].get("users"), fields.get("only"))
     try:
         if is_dry:
@@ -107,7 +107,7 @@ def _check_users(asked: Asked, users: JsonValue, only: Collection[str] | None) -
             continue
         row = known[name]
         is_same = (each.get("password_hash"), set(tags(each.get("tags")))) == (row["password_hash"], set(row["tags"]))
-        if not is_same or "password" in each:
+        if not is_same or "password" in each or each.get("limits", row["limits"]) != row["limits"]:
             raise protected_user(name)
 
 

@@ -13,6 +13,7 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
 from amqp_broker.web.endpoint import NO_ANSWER, Endpoint
 from amqp_broker.web.endpoints.lists import is_there, show_rows
+from amqp_broker.web.endpoints.users import find_unprotected
 from amqp_broker.web.errors import bad_request, object_not_found
 
 
@@ -55,7 +56,7 @@ class LimitEndpoints:
 
     def _ends(self, asked: Asked) -> tuple[str, str]:
         name, limit = asked.name(self.of), asked.name("limit")
-        self._require(asked, name)
+        self._require_changeable(asked, name)
         if limit not in self.names:
             raise bad_request(f"'{limit}' is no limit; there are {', '.join(self.names)}")
         return name, limit
@@ -67,6 +68,11 @@ class LimitEndpoints:
             found = any(row["name"] == name for row in asked.services.objects.read("users", None).rows)
         if not found:
             raise object_not_found()
+
+    def _require_changeable(self, asked: Asked, name: str) -> None:
+        self._require(asked, name)
+        if self.of == "user":
+            find_unprotected(asked, name)
 
     def _limits(self, asked: Asked, name: str) -> dict[str, int]:
         asked.services.objects.forget()  # what is set replaces all of them, so they have to be those of now

@@ -11,6 +11,7 @@ from amqp_broker.client.channel import Channel
 from amqp_broker.client.errors import ChannelClosed, ClientTimeout
 from amqp_broker.client.messages import Delivery
 from amqp_broker.protocol.json_values import JsonObject, JsonValue, properties_as_json
+from amqp_broker.system_client import SYSTEM_EXCHANGE
 from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import integer, read_body
@@ -48,6 +49,8 @@ class GetBody(msgspec.Struct):
 def publish_message(asked: Asked) -> Answer:
     """Mandatory and confirmed, so that the answer says whether a queue has it."""
     vhost, exchange = asked.name("vhost"), exchange_of(asked.name("exchange"))
+    if exchange == SYSTEM_EXCHANGE:
+        raise bad_request(f"'{exchange}' takes requests and no messages: the HTTP API has an endpoint for each of them")
     body = read_body(asked.body, PublishBody)
     payload, properties = _payload(body), read_properties(body.properties)
     try:

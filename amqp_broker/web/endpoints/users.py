@@ -68,7 +68,7 @@ def _shown(row: JsonObject) -> JsonObject:
     return {name: row[name] for name in _FIELDS if name in row}
 
 
-def _find_unprotected(asked: Asked, name: str) -> JsonObject | None:
+def find_unprotected(asked: Asked, name: str) -> JsonObject | None:
     """A user as he is now, None where there is none; whoever asks. Raises ApiError for one whom HTTP does not
     change."""
     try:
@@ -91,7 +91,7 @@ def protected_user(name: str) -> ApiError:
 
 def put_user(asked: Asked) -> Answer:
     name, body = asked.name("user"), read_body(asked.body, UserBody)
-    was_there = _find_unprotected(asked, name) is not None
+    was_there = find_unprotected(asked, name) is not None
     fields: JsonObject = {"name": name, "tags": tags(body.tags)}
     if body.password is not None and body.password_hash is not None:
         raise bad_request("password and password_hash are both given; give one")
@@ -110,7 +110,7 @@ def put_user(asked: Asked) -> Answer:
 
 def change_password(asked: Asked) -> Answer:
     """Of who asks; his sessions end."""
-    _find_unprotected(asked, asked.user.name)
+    find_unprotected(asked, asked.user.name)
     body = read_body(asked.body, PasswordBody)
     asked.change(
         "password.change", deadline_s=LONG_DEADLINE_S, old_password=body.old_password, password=body.password
@@ -121,7 +121,7 @@ def change_password(asked: Asked) -> Answer:
 
 def delete_user(asked: Asked) -> Answer:
     name = asked.name("user")
-    _find_unprotected(asked, name)
+    find_unprotected(asked, name)
     asked.change("user.delete", name=name)
     _changed(asked, name)
     return no_content()
@@ -131,7 +131,7 @@ def delete_users(asked: Asked) -> Answer:
     """All of them, and those who are gone already count as deleted; none, where one of them is protected."""
     names = read_body(asked.body, BulkBody).users
     for name in names:
-        _find_unprotected(asked, name)
+        find_unprotected(asked, name)
     for name in names:
         try:
             asked.change("user.delete", name=name)
