@@ -201,19 +201,20 @@ class Execution(Sink):
             return
         origin.is_open = False
         clock = self.state.clock
-        queues: dict[int, QuorumQueue] = {}
+        queues: dict[QuorumQueue, list[QuorumConsumer]] = {}
         consumers = [origin.consumers[number] for number in sorted(origin.consumers)]
         if self.captures:
             for consumer in consumers:
                 self._is_to_change(consumer.queue.queue_id)
         for consumer in consumers:  # all of them first: nothing is to return to one that is about to go
-            queues[consumer.queue.queue_id] = consumer.queue
+            queues.setdefault(consumer.queue, []).append(consumer)
             if consumer.is_attached:
                 consumer.queue.detach(consumer, clock)
+        for queue, its_consumers in queues.items():
+            queue.give_back_all(its_consumers, clock)
         for consumer in consumers:
-            consumer.queue.give_back(consumer, False, clock)
             self._forget_if_done(origin, consumer)
-        for queue in queues.values():
+        for queue in queues:
             queue.dispatch(clock)
             self._touch(queue)
         for stream in self.state.streams.values():

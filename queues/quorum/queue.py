@@ -225,6 +225,18 @@ class QuorumQueue(QueueRules):
         """Everything that a consumer holds returns. has_failed: its channel was closed. Call `dispatch` afterwards."""
         self.bring_back(consumer.take_all(), True, clock, self._rests(has_failed))
 
+    def give_back_all(self, consumers: list[QuorumConsumer], clock: int) -> None:
+        """Everything that these hold returns: as with `give_back` of one after the other, where it would be put each
+        time among all that has come back already, as theirs lies between each other's."""
+        if self.drops_head:  # what is dropped at the head follows from what has come back until then
+            for consumer in consumers:
+                self.give_back(consumer, False, clock)
+            return
+        entries: list[Entry] = []
+        for consumer in consumers:
+            entries += consumer.take_all()
+        self.bring_back(entries, True, clock, self._rests(False))
+
     def _rests(self, has_failed: bool) -> bool:
         """Whether what comes back rests before it comes again."""
         return self._retry is not None and self._retry.rests(has_failed)
