@@ -72,6 +72,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker")
 
+#: Of so many names at a time queues and exchanges look for their policies: a list of all would be made in one go.
+_LOOKING = 128
 #: Octets of a random number by which two workers are picked.
 _PICK_BYTES = 4
 
@@ -574,16 +576,20 @@ class Broker:
         if before is not None:
             yield before
         vhost.look_now()
-        for queue in list(vhost.queues.values()):
-            if vhost.is_deleted:
-                return
-            if not queue.is_deleted:
-                self._type_of(queue).policies_changed(queue, self.clock.now)
-            yield None
-        for entry in vhost.router.entries():
-            if vhost.router.get(entry.name) is entry:
-                self.apply_exchange_policy(vhost, entry)
-            yield None
+        for names in vhost.queue_names.in_slices(_LOOKING):
+            for name in names:
+                if vhost.is_deleted:
+                    return
+                queue = vhost.queues.get(name)
+                if queue is not None and not queue.is_deleted:
+                    self._type_of(queue).policies_changed(queue, self.clock.now)
+                yield None
+        for names in vhost.router.names.in_slices(_LOOKING):
+            for name in names:
+                entry = vhost.router.get(name)
+                if entry is not None:
+                    self.apply_exchange_policy(vhost, entry)
+                yield None
 
     def apply_exchange_policy(self, vhost: VHost, entry: ExchangeEntry) -> None:
         arguments = entry.arguments or {}
