@@ -7,6 +7,7 @@ id stays, whatever the name: whoever populates the first data folder makes it, a
 from __future__ import annotations
 
 import base64
+import reprlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ CLUSTER_ID: Final = "internal_cluster_id"
 INTERNAL: Final = "internal"
 _ID_PREFIX: Final = "rabbitmq-cluster-id-"
 _ID_BYTES: Final = 16
+_MOST_NAME_BYTES: Final = 255
 
 
 def new_cluster_id(random_bytes: Callable[[int], bytes]) -> str:
@@ -30,7 +32,8 @@ def new_cluster_id(random_bytes: Callable[[int], bytes]) -> str:
 
 def cluster_name(metadata: Metadata, config: Config) -> str:
     """What all nodes of the cluster say."""
-    return _text(metadata, CLUSTER_NAME) or config.cluster_name
+    name = _text(metadata, CLUSTER_NAME)
+    return name if _is_name(name) else config.cluster_name  # a version before has checked nothing
 
 
 def cluster_id(metadata: Metadata) -> str:
@@ -40,8 +43,18 @@ def cluster_id(metadata: Metadata) -> str:
 
 def check_cluster_name(value: object) -> None:
     """Raises ValueError."""
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"the name of a cluster is a text that is not empty, not {value!r}")
+    if not _is_name(value):
+        raise ValueError(
+            f"the name of a cluster is a text of 1 to {_MOST_NAME_BYTES} octets of UTF-8, not {reprlib.repr(value)}"
+        )
+
+
+def _is_name(value: object) -> bool:
+    """Clients are told it before anything else, in a frame of 4,096 octets, and have to be able to read it."""
+    try:
+        return isinstance(value, str) and 0 < len(value.encode()) <= _MOST_NAME_BYTES
+    except UnicodeEncodeError:
+        return False
 
 
 def _text(metadata: Metadata, name: str) -> str:

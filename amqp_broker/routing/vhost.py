@@ -252,6 +252,11 @@ class VHost:
             entry.count(messages, copies)
 
     @property
+    def exchange_names(self) -> SortedKeys[str]:
+        """Those of its exchanges, in their order."""
+        return self.router.names
+
+    @property
     def is_traced(self) -> bool:
         """Whether what its channels deliver and settle is observed."""
         return self.taps is not None and self.taps.follows

@@ -584,7 +584,7 @@ class Broker:
                 if queue is not None and not queue.is_deleted:
                     self._type_of(queue).policies_changed(queue, self.clock.now)
                 yield None
-        for names in vhost.router.names.in_slices(_LOOKING):
+        for names in vhost.exchange_names.in_slices(_LOOKING):
             for name in names:
                 entry = vhost.router.get(name)
                 if entry is not None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from amqp_broker.cluster.membership import LOOK_MS
 from amqp_broker.metadata import commands
-from amqp_broker.metadata.cluster_identity import CLUSTER_ID, cluster_id
+from amqp_broker.metadata.cluster_identity import CLUSTER_ID, CLUSTER_NAME, cluster_id, cluster_name
+from amqp_broker.metadata.metadata import Metadata
+from amqp_broker.settings.config import Config
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import NodeDriver
 
@@ -41,3 +45,13 @@ def test_whoever_leads_gives_one_to_a_cluster_that_has_none() -> None:
     assert known
     cluster.run(4 * LOOK_MS)
     assert {cluster_id(driver.node.broker.metadata) for driver in cluster.nodes.values()} == {known}
+
+
+@pytest.mark.parametrize("name", ["n" * 256, "\ud800", "", 5])
+def test_a_name_that_clients_cannot_be_told_is_none(name: object) -> None:
+    """As a version stored it that took whatever came."""
+    metadata = Metadata()
+    metadata.apply(commands.set_global_parameter(CLUSTER_NAME, "warren"))
+    assert cluster_name(metadata, Config()) == "warren"
+    metadata.apply(commands.set_global_parameter(CLUSTER_NAME, name))
+    assert cluster_name(metadata, Config()) == Config().cluster_name

@@ -63,7 +63,7 @@ def test_its_id_stays_and_goes_nowhere_else(http: Http) -> None:
         assert labels_of(http, path)["rabbitmq_cluster_permanent_id"] == before, path
 
 
-@pytest.mark.parametrize("name", ["", 5, None, ["warren"]])
+@pytest.mark.parametrize("name", ["", 5, None, ["warren"], "n" * 256, "ü" * 128, "\ud800"])
 def test_a_name_is_a_text(http: Http, name: object) -> None:
     assert http("PUT", "/cluster-name", {"name": name}).status == 400
     assert http("PUT", "/global-parameters/cluster_name", {"value": name}).status == 400

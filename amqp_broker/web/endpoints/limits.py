@@ -25,12 +25,14 @@ class LimitBody(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class LimitEndpoints:
-    """The endpoints of one of the two kinds; `of` is who has the limits."""
+    """The endpoints of one of the two kinds; `of` is who has the limits. refused: statuses of its own, where they are
+    set."""
 
     path: str
     of: str
     kind: str
     names: tuple[str, ...]
+    refused: tuple[int, ...] = ()
 
     def list_all(self, asked: Asked) -> Answer:
         return show_rows(asked, asked.objects(self.kind).rows, self.of)
@@ -88,12 +90,12 @@ class LimitEndpoints:
         return (
             Endpoint("GET", self.path, self.list_all),
             Endpoint("GET", f"{self.path}/{{{self.of}}}", self.list_of),
-            Endpoint("PUT", one, self.put, Access.ADMINISTRATOR, body=LimitBody, done=NO_ANSWER),
-            Endpoint("DELETE", one, self.delete, Access.ADMINISTRATOR),
+            Endpoint("PUT", one, self.put, Access.ADMINISTRATOR, body=LimitBody, done=NO_ANSWER, refused=self.refused),
+            Endpoint("DELETE", one, self.delete, Access.ADMINISTRATOR, refused=self.refused),
         )
 
 
 ENDPOINTS = (
     *LimitEndpoints("/vhost-limits", "vhost", "vhost_limits", ("max-connections", "max-queues")).all(),
-    *LimitEndpoints("/user-limits", "user", "user_limits", ("max-connections", "max-channels")).all(),
+    *LimitEndpoints("/user-limits", "user", "user_limits", ("max-connections", "max-channels"), (412,)).all(),
 )

@@ -9,7 +9,6 @@ from amqp_broker.web.answer import Answer
 from amqp_broker.web.asked import Asked
 from amqp_broker.web.endpoint import Endpoint
 from amqp_broker.web.endpoints.lists import read_objects, show_rows
-from amqp_broker.web.errors import bad_request
 
 #: What RabbitMQ calls what a member says of the group; texts are empty where it does not answer.
 _OF_A_MEMBER: Final = {
@@ -21,7 +20,6 @@ _OF_A_MEMBER: Final = {
     "Term": "term",
     "Machine Version": "level",
 }
-_QUORUM: Final = "quorum"
 #: The state of a member that does not answer.
 _NO_ANSWER: Final = "noproc"
 _COLUMNS = ("name", "vhost", "type", "leader", "members", "online", "state", "messages")
@@ -38,14 +36,9 @@ def show_quorum_queue(asked: Asked) -> Answer:
 
 
 def show_status(asked: Asked) -> Answer:
-    """As RabbitMQ has it: one row a member. Raises ApiError of what is no quorum queue."""
-    vhost, name = asked.name("vhost"), asked.name("queue")
-    queue_type = asked.verb("object", kind="queues", vhost=vhost, name=name)["object"]["type"]
-    if queue_type != _QUORUM:
-        raise bad_request(
-            f"queue '{name}' in vhost '{vhost}' is of type {queue_type}, and only quorum queues have this status"
-        )
-    return Answer(value=[status_of(each) for each in asked.verb("quorum.view", vhost=vhost, name=name)["members"]])
+    """As RabbitMQ has it: one row a member; of whatever has members. Raises ApiError."""
+    members = asked.verb("quorum.view", vhost=asked.name("vhost"), name=asked.name("queue"))["members"]
+    return Answer(value=[status_of(each) for each in members])
 
 
 def status_of(member: JsonObject) -> JsonObject:
