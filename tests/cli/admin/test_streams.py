@@ -102,10 +102,11 @@ def test_a_full_queue_ends_it_and_where_to_go_on_is_said(command: Command) -> No
 
 def test_what_is_gone_or_wrong_is_said(command: Command) -> None:
     fill(command, "log", 3)
+    target(command, "to")
     command.out("stream", "trim", "log", "--before", "2")
     gone = command.call("stream", "replay", "log", "--from", "0", "--to-queue", "to")[2]
     assert "begins at offset 2: 0 is gone" in gone
     nowhere = command.refusal("stream", "replay", "log", "--from", "2", "--to-queue", "nowhere")
     assert "no queue 'nowhere'" in nowhere
     assert "--to-exchange" in command.call("stream", "replay", "log", "--from", "0")[2]
-    assert "filter: " in command.call("stream", "replay", "log", "--from", "0", "--to-queue", "q", "--filter", "a=b")[2]
+    assert "filter: " in command.call("stream", "replay", "log", "--from", "0", "--to-queue", "to", "--filter", "a=b")[2]
