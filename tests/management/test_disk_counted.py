@@ -10,7 +10,7 @@ from amqp_broker.management.totals import FRESH_MS
 from amqp_broker.protocol import methods
 from tests.management.counters import totals
 from tests.node.node_driver import NodeDriver, consume, declare, small_config
-from tests.node.system_service import SystemService
+from tests.node.system_service import SystemService, tool
 
 COUNT = 600
 
@@ -85,7 +85,7 @@ def test_the_journal_is_counted_by_its_writes(driver: NodeDriver, service: Syste
 
 def test_publishers_that_wait_are_counted() -> None:
     driver = NodeDriver(small_config(memory_budget_bytes=20_000))
-    service = SystemService(driver)
+    service = SystemService(driver, tool(driver))
     client, other = driver.client(1), driver.client(1)
     client.send(1, declare("q"), consume("q", "c"))
     driver.settle()
