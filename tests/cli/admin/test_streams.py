@@ -109,4 +109,5 @@ def test_what_is_gone_or_wrong_is_said(command: Command) -> None:
     nowhere = command.refusal("stream", "replay", "log", "--from", "2", "--to-queue", "nowhere")
     assert "no queue 'nowhere'" in nowhere
     assert "--to-exchange" in command.call("stream", "replay", "log", "--from", "0")[2]
-    assert "filter: " in command.call("stream", "replay", "log", "--from", "0", "--to-queue", "to", "--filter", "a=b")[2]
+    replay = ("stream", "replay", "log", "--from", "0", "--to-queue", "to")
+    assert "filter: " in command.call(*replay, "--filter", "a=b")[2]
