@@ -43,6 +43,7 @@ cdef class Replication:
     cdef object _metadata_group
     cdef public object machine
     cdef public object stream
+    cdef object _transient_queues
     cdef object _follower
     cdef object _source
     cdef dict _workers

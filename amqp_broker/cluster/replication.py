@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
+from amqp_broker.cluster.transient_queues import TransientQueues
 from amqp_broker.links.acquaintances import Acquaintances
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.links.levels import WORKERS
@@ -163,6 +164,7 @@ class Replication:
         self._metadata_group: Group | None = None
         self.machine = MetadataMachine(metadata, self)
         self.stream = MetadataStream(config.node_name)
+        self._transient_queues = TransientQueues(metadata, self.propose)
         self._follower: FeedFollower | None = None
         self._source: FeedSource | None = None
         self._share(config)
@@ -171,8 +173,7 @@ class Replication:
         self._absent: dict[str, int] = {}  # the other members, and since when
         self._leader: str | None = None
         self._told_members = self._told_workers = self._linking_since = 0
-        self._is_absorbing = False
-        self._has_populated = False
+        self._is_absorbing = self._has_populated = False
 
     def _share(self, config: Config) -> None:
         """One of several workers follows worker 0, or is that."""
@@ -404,8 +405,14 @@ class Replication:
 
     def _begin(self, result: object) -> None:
         """`_started` hears when everything that was proposed before is applied."""
-        self.is_busy = True
-        self.stream.propose(commands.node_started(self.own_node), self._started)
+        if self.is_alone and not self.has_workers:
+            self.propose(commands.node_started(self.own_node), self._started)
+            return
+        # A command that changes nothing: when it is applied, so is all that this node's queues are known from.
+        self.propose(commands.reserve_queue_ids(1), self._begin_among_others)
+
+    def _begin_among_others(self, result: object) -> None:
+        self._transient_queues.delete(self.own_node, commands.node_started(self.own_node), self._started)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -480,10 +487,15 @@ class Replication:
     def _look_after_absent(self, now: int) -> None:
         """Members that are away for too long lose what does not survive their restart."""
         for name, since in self._absent.items():
-            if now - since >= self._config.node_down_ms and self._metadata.transients(name):
+            if now - since >= self._config.node_down_ms and self._metadata.some_transients(name, 1):
                 log.warning("%s is away for %d ms: its transient queues are gone", name, now - since)
                 self._absent[name] = now
-                self.propose(commands.node_gone(name))
+                self._give_up(name)
+
+    def _give_up(self, name: str) -> None:
+        """What does not survive a restart of this member goes, unless it comes back meanwhile."""
+        gone = commands.node_gone(name)
+        self._transient_queues.delete(name, gone, goes_on=lambda: name in self._absent)
 
     def _expect_workers(self, now: int) -> None:
         """Workers that the metadata know, and to which there is no link, are away from now on."""

@@ -14,6 +14,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from amqp_broker.metadata.entities import QueueRecord
 from amqp_broker.metadata.vhost_state import VHostState
@@ -137,6 +138,10 @@ class QueueIndex:
     def transients(self, home: str) -> list[QueueRecord]:
         """Those that live there and are not durable."""
         return [queue for _, queue in sorted(self._transients.get(home, {}).items()) if self._is_there(queue)]
+
+    def some_transients(self, home: str, most: int) -> list[QueueRecord]:
+        """So many of them, at most, in any order."""
+        return list(islice(filter(self._is_there, self._transients.get(home, {}).values()), most))
 
     def _in_order(self) -> list[dict[int, _Kept]]:
         return [self._blocks[number] for number in self._numbers.after(0, len(self._numbers))]

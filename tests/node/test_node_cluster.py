@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from amqp_broker.metadata import commands
+from amqp_broker.metadata.machine import MetadataMachine
+from amqp_broker.metadata.stream import BATCH_COMMANDS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from tests.node.node_cluster import NodeCluster
@@ -132,3 +134,38 @@ def test_who_owned_what_has_gone_leaves_the_queue_that_has_its_name() -> None:
         assert [queue.durable for queue in broker.metadata.all_queues()] == [True]
         assert list(broker.vhosts["/"].queues) == ["e"]
         assert broker.queue_count == 1
+
+
+@pytest.mark.parametrize("how", ["it is away", "it starts again"])
+def test_very_many_queues_go_with_their_node_a_few_in_each_entry(
+    cluster: NodeCluster, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """What one entry takes along, each member does in one turn."""
+    client = cluster.nodes["n2"].client(1)
+    client.send(1, methods.ExchangeDeclare(0, "fan", "fanout", False, False, True, False))
+    for number in range(300):
+        client.send(1, declare(f"t{number}", durable=False), methods.QueueBind(0, f"t{number}", "fan", ""))
+    cluster.run(30_000)
+    assert len(cluster.nodes["n1"].node.broker.metadata.some_transients("n2", 1000)) == 300
+    gone_in_one = []
+    apply = MetadataMachine.apply
+
+    def counted(machine: MetadataMachine, index: int, term: int, data: bytes, now: int) -> None:
+        before = machine.metadata.queue_count("/")
+        apply(machine, index, term, data, now)
+        gone_in_one.append(before - machine.metadata.queue_count("/"))
+
+    monkeypatch.setattr(MetadataMachine, "apply", counted)
+    driver = cluster.kill("n2")
+    if how == "it is away":
+        cluster.run(driver.config.node_down_ms + 2000)
+        for each in cluster.nodes.values():
+            assert not each.node.broker.vhosts["/"].queues
+            # Who removes them proposes the end of what was only there for them, too.
+            assert each.node.broker.vhosts["/"].router.get("fan") is None
+    cluster.revive("n2", driver)
+    cluster.run(3000)
+    for each in cluster.nodes.values():
+        assert not each.node.broker.vhosts["/"].queues
+    assert sum(gone_in_one) >= 300
+    assert max(gone_in_one) <= BATCH_COMMANDS
