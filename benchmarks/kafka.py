@@ -105,7 +105,7 @@ def kafka_broker(folder: Path, flushes: bool) -> Iterator[Broker]:
     settings, output = folder / "kafka.properties", folder / "kafka.out"
     settings.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="ascii")
     identity = urlsafe_b64encode(os.urandom(16)).decode("ascii").rstrip("=")
-    run_java("kafka.tools.StorageTool", "format", "-t", identity, "-c", str(settings))
+    run_java("kafka.tools.StorageTool", "format", f"--cluster-id={identity}", "-c", str(settings))
     begin = time.monotonic()
     with output.open("wb") as log:
         process = subprocess.Popen(java("kafka.Kafka", str(settings)), stdout=log, stderr=log, text=True)
