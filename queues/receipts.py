@@ -24,6 +24,9 @@ class Receipt:
         """One of the commands is done, or was refused."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Nothing more is given with it to whom it was given (WriteGroup.joins)."""
+
 
 class JointReceipt(Receipt):
     """Of many commands together: `then` is called once, with what was refused, when all of them are known. It waits for

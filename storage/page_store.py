@@ -359,6 +359,11 @@ class PageStore:
         """Whether this page is being fetched ahead, or has been."""
         return self._ahead.has(queue_id, location)
 
+    @property
+    def is_ahead_scarce(self) -> bool:
+        """Whether much of what may be fetched ahead is: others need the rest."""
+        return self._ahead.is_half_full
+
     def coming(self, queue_id: int, location: PageLocation) -> Pending | None:
         """What fetches this page ahead; None: nothing does."""
         return self._ahead.pending(queue_id, location)

@@ -41,6 +41,11 @@ class ReadAhead:
         self._bytes = 0
         self._parts: dict[Hashable, dict[Hashable, tuple[_Stretch, int]]] = {}
 
+    @property
+    def is_half_full(self) -> bool:
+        """Whether more than half of what may be fetched is."""
+        return 2 * self._bytes > self._limit_bytes
+
     def has(self, owner: Hashable, key: Hashable) -> bool:
         """Whether this part is being fetched, or is there."""
         return key in self._parts.get(owner, ())

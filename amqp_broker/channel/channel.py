@@ -394,7 +394,10 @@ class Channel:
             if route.pacing or self.connection.steered is not None:
                 self.connection.record_elsewhere(route.elsewhere, route.pacing, message)
             if self.is_confirming:
-                receipt = self.confirms.new_receipt()
+                if route.joins_receipts:
+                    receipt = self.confirms.joint_receipt(route)
+                else:
+                    receipt = self.confirms.new_receipt()
         self.extra += len(route.queues)
         if len(route.queues) > _AT_ONCE:
             self.services.publisher.publish_to_many(self, route, message)

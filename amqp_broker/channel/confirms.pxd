@@ -16,10 +16,13 @@ cdef class ConfirmRecord:
 cdef class PublishReceipt(Receipt):
     cdef public ConfirmRecord record
     cdef public unsigned long long number
+    cdef public unsigned long long last
+    cdef public bint is_open
 
     cpdef void expect(self) except *
-    @cython.locals(record=ConfirmRecord)
+    @cython.locals(record=ConfirmRecord, number="unsigned long long")
     cpdef void complete(self, object refusal) except *
+    cpdef void close(self) except *
     @cython.locals(record=ConfirmRecord)
     cpdef void take_outcome(self, int outcome, long long position) except *
 
@@ -33,6 +36,8 @@ cdef class Confirms:
     cdef bint _turn_is_noted
     cdef bint _turn_is_stored
     cdef ConfirmRecord _turn_record
+    cdef PublishReceipt _joint
+    cdef object _joint_way
     cdef object _pending
     cdef list _nacked
     cdef long long _stored_position
@@ -42,6 +47,8 @@ cdef class Confirms:
     cdef int record_publish(self) except -1
     cpdef int record_outcome(self, int outcome) except -1
     cpdef PublishReceipt new_receipt(self)
+    @cython.locals(joint=PublishReceipt)
+    cdef PublishReceipt joint_receipt(self, object way)
     cpdef int record_stored(self, long long position) except -1
     cdef int record_refused(self, unsigned long long number) except -1
     cpdef int record_turn(self) except -1

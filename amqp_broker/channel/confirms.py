@@ -23,6 +23,7 @@ from queues.receipts import Receipt
 
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.routing.routes import PublishRoute
     from storage.journal import Journal
 
 _BASIC_ACK = 60 << 16 | 80
@@ -44,11 +45,14 @@ class ConfirmRecord:
 
 
 class PublishReceipt(Receipt):
-    """Of one publish, some of whose queues have their log elsewhere; `number` is that of the publish."""
+    """Of publishes from `number` to `last`, mostly one, some of whose queues have their log elsewhere. is_open: the next
+    publish may be given with it, too."""
 
-    def __init__(self, record: ConfirmRecord, number: int) -> None:
+    def __init__(self, record: ConfirmRecord, number: int, is_open: bool = False) -> None:
         self.record = record
         self.number = number
+        self.last = number
+        self.is_open = is_open
 
     def expect(self) -> None:
         """One more command is on its way."""
@@ -59,9 +63,14 @@ class PublishReceipt(Receipt):
         record = self.record
         record.waiting -= 1
         if refusal is not None:
-            record.confirms.record_refused(self.number)
+            for number in range(self.number, self.last + 1):
+                record.confirms.record_refused(number)
         if record.waiting == 0:
             record.confirms.record_turn()
+
+    def close(self) -> None:
+        """The next publish has another one."""
+        self.is_open = False
 
     def take_outcome(self, outcome: int, position: int) -> None:
         """What queues on this node said that got it in slices, and are one command of those that were expected.
@@ -85,6 +94,9 @@ class Confirms:
         self._turn_is_noted = False
         self._turn_is_stored = False
         self._turn_record: ConfirmRecord | None = None
+        # The receipt that the next publish joins if it goes the same way.
+        self._joint: PublishReceipt | None = None
+        self._joint_way: PublishRoute | None = None
         self._pending: deque[ConfirmRecord] = deque()
         self._nacked: list[int] = []
         self._stored_position = 0
@@ -93,7 +105,7 @@ class Confirms:
     def end(self) -> None:
         """The channel has closed: nobody is told any more."""
         self.channel = None
-        self._turn_record = None
+        self._turn_record = self._joint = self._joint_way = None
         self._pending.clear()
 
     def go_on_from(self, number: int) -> None:
@@ -118,6 +130,19 @@ class Confirms:
         if self._turn_record is None:
             self._turn_record = ConfirmRecord(self)
         return PublishReceipt(self._turn_record, self.published)
+
+    def joint_receipt(self, way: PublishRoute) -> PublishReceipt:
+        """The same, where all its queues are of a group that joins messages: that of the publish before, if this went
+        the same way in this turn."""
+        joint = self._joint
+        if joint is not None and joint.is_open and self._joint_way is way and joint.last + 1 == self.published:
+            joint.last = self.published
+            return joint
+        if self._turn_record is None:
+            self._turn_record = ConfirmRecord(self)
+        joint = self._joint = PublishReceipt(self._turn_record, self.published, True)
+        self._joint_way = way
+        return joint
 
     def record_stored(self, position: int) -> None:
         """Something that was published in an earlier turn is in the journal up to there."""
@@ -147,7 +172,7 @@ class Confirms:
                     self._confirm(self.published)
                     return False
                 record = ConfirmRecord(self)
-            self._turn_record = None
+            self._turn_record = self._joint = self._joint_way = None
             record.last = self.published
             if self._turn_is_stored:
                 self._turn_is_stored = False

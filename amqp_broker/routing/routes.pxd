@@ -19,6 +19,7 @@ cdef class PublishRoute:
     cdef public list groups
     cdef public list elsewhere
     cdef public bint needs_receipt
+    cdef public bint joins_receipts
     cdef public list pacing
     cdef public bint is_plain
     cdef public bint is_observed

@@ -52,8 +52,10 @@ _LEAST_PART = 16
 WARM_PAGES = 16
 #: So many pages are given back in a slice: of a log that is gone, and of those that retention takes.
 DISCARDED = 128
-#: Pages that are fetched while one is read.
+#: Pages that are fetched while one is read, at least; so many where they are small; and octets of these.
 _AHEAD = 2
+_MOST_AHEAD = 16
+_AHEAD_BYTES = 1024 * 1024
 
 
 class Stored(NamedTuple):
@@ -341,10 +343,22 @@ class StreamLog:
         return chunks
 
     def _fetch_ahead(self, place: int) -> None:
-        """The pages from this one on are wanted soon."""
+        """The pages from this one on are wanted soon. Small ones are fetched many at a time, not before the half of what
+        was fetched last is used: each time takes a thread, which the loop waits for when it needs the interpreter."""
         store = self._pager.page_store
-        following = [part for part in self._parts[place : place + _AHEAD] if part.page.data is None]
-        wanted = [part for part in following if not store.is_coming(self.queue_id, part.page.location)]
+        following = self._parts[place : place + (_AHEAD if store.is_ahead_scarce else _MOST_AHEAD)]
+        octets = coming = 0
+        wanted: list[Part] = []
+        for number, part in enumerate(following):
+            if number >= _AHEAD and octets >= _AHEAD_BYTES:
+                break
+            octets += part.taken
+            if part.page.data is not None or store.is_coming(self.queue_id, part.page.location):
+                coming += part.taken
+            else:
+                wanted.append(part)
+        if following and wanted and wanted[0] is not following[0] and 2 * coming > min(octets, _AHEAD_BYTES):
+            return
         store.read_ahead(self.queue_id, [part.page.location for part in wanted if not part.is_packed])
         packed = [(part.page.location, part.taken) for part in wanted if part.is_packed]
         if packed:

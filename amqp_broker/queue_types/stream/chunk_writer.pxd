@@ -21,8 +21,11 @@ cdef class ChunkWriter(WriteGroup):
     cdef QueueGroup _group
     cdef ChunkBuilder _builder
     cdef list _receipts
+    cdef Receipt _last
 
-    @cython.locals(builder=ChunkBuilder, content=bytes, has_headers=int, octets=Py_ssize_t, waiting=Receipt)
     cpdef int publish(self, Message message, list queues, object receipt, bint is_again, long long now) except -1
+    @cython.locals(builder=ChunkBuilder, content=bytes, has_headers=int, octets=Py_ssize_t, waiting=Receipt)
+    cpdef int put(self, Message message, object receipt, bint is_again) except -1
     cdef Py_ssize_t _add_with_headers(self, Message message) except -1
+    @cython.locals(receipt=Receipt)
     cpdef void seal(self) except *

@@ -62,12 +62,14 @@ class ChunkWriter(WriteGroup):
     """Of one stream on this node."""
 
     is_local = False
+    joins = True
 
     def __init__(self, queue: StreamQueue, group: QueueGroup, filter_bytes: int) -> None:
         self._queue = queue
         self._group = group
         self._builder = ChunkBuilder(filter_bytes)
         self._receipts: list[Receipt] = []
+        self._last: Receipt | None = None
 
     def resize_filter(self, filter_bytes: int) -> None:
         """Chunks to come have filters of this size."""
@@ -81,7 +83,11 @@ class ChunkWriter(WriteGroup):
     def publish(
         self, message: Message, queues: list[Queue], receipt: Receipt | None, is_again: bool, now: int
     ) -> int:
-        """See WriteGroup: `queues` is the one stream. One that comes back is no duplicate but of itself."""
+        """See WriteGroup: `queues` is the one stream."""
+        return self.put(message, receipt, is_again)
+
+    def put(self, message: Message, receipt: Receipt | None, is_again: bool) -> int:
+        """A message for the stream. One that comes back is no duplicate but of itself."""
         builder = self._builder
         if not builder.records:
             self._group.fill(self)
@@ -98,10 +104,11 @@ class ChunkWriter(WriteGroup):
             marked = marked_enqueue((), message, False)
             if marked.producer:
                 builder.produced(marked.producer, marked.producer_sequence)
-        if receipt is not None:
+        if receipt is not None and receipt is not self._last:
             waiting: Receipt = receipt
             waiting.expect()
             self._receipts.append(waiting)
+            self._last = waiting
         if octets >= _CHUNK_BYTES:
             self.seal()
         return _TAKEN
@@ -120,7 +127,9 @@ class ChunkWriter(WriteGroup):
         if not self._builder.records:
             return
         octets = self._builder.seal()
-        receipts, self._receipts = self._receipts, []
+        receipts, self._receipts, self._last = self._receipts, [], None
+        for receipt in receipts:
+            receipt.close()
         if self._queue.is_deleted:
             for receipt in receipts:
                 receipt.complete(Refusal.NO_QUEUE)

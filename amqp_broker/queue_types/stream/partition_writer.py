@@ -53,7 +53,7 @@ class PartitionWriter(WriteGroup):
                 receipt.complete(Refusal.NO_QUEUE)
             return PublishOutcome.TAKEN
         part = streams[self._choose(message, receipt if is_again else None, len(streams))]
-        return part.writer.publish(message, [part], receipt, is_again, now)
+        return part.writer.put(message, receipt, is_again)
 
     def _choose(self, message: Message, receipt: Receipt | None, partitions: int) -> int:
         content = message.content

@@ -209,7 +209,7 @@ class StreamQueue(LogQueue):
 
     def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
         """See Queue."""
-        return self.writer.publish(message, [self], receipt, is_again, now)
+        return self.writer.put(message, receipt, is_again)
 
     # -- consumers -----------------------------------------------------------------------------------------------------
 
