@@ -10,7 +10,7 @@ cdef Py_ssize_t _CHUNK_BYTES, _FLAGS_AT
 cdef int _HAS_HEADERS, _TAKEN
 
 cdef class _ChunkReceipt(Receipt):
-    cdef list _receipts
+    cdef readonly list receipts
 
     cpdef void expect(self) except *
     @cython.locals(receipt=Receipt)

@@ -47,14 +47,14 @@ class _ChunkReceipt(Receipt):
     """Of a chunk: everybody's who waits for one of its messages."""
 
     def __init__(self, receipts: list[Receipt]) -> None:
-        self._receipts = receipts
+        self.receipts = receipts
 
     def expect(self) -> None:
         """One command: the AppendChunk."""
 
     def complete(self, refusal: Refusal | None) -> None:
         """It is applied, or was refused."""
-        for receipt in self._receipts:
+        for receipt in self.receipts:
             receipt.complete(refusal)
 
 

@@ -52,6 +52,7 @@ def test_the_loop_does_not_wait_for_what_an_entry_reads(
     disk = SlowDisk()
     driver = a_cold_stream(disk)
     monkeypatch.setattr(log, "WARM_PAGES", 12)
+    monkeypatch.setattr(log, "_MOST_AHEAD", 2)  # so that there is much to wait for
     disk.read_all()
     client = driver.client(1)
     client.send(1, declare_over(**arguments), qos(3))

@@ -6,12 +6,14 @@ import random
 from collections.abc import Callable
 from concurrent.futures import Future
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.message import Address, build_message
 from queues.page import AddressBook
 from queues.pager import Pager
+from queues.stream import log as log_module
 from queues.stream.chunk import Chunk, ChunkBuilder, records_of
 from queues.stream.log import StreamLog
 from queues.stream.marks import Marks, Step
@@ -155,7 +157,8 @@ class _Slow(SimulatedDisk):
                 read.set_result(work())
 
 
-def test_a_page_that_is_cold_is_waited_for_and_not_read_at_once() -> None:
+def test_a_page_that_is_cold_is_waited_for_and_not_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_module, "_MOST_AHEAD", 2)
     disk = _Slow()
     log = StreamLog(7, Pager(PageStore(disk, 3000), 1 << 30, 100, 10, 1000))
     for number in range(40):
@@ -175,6 +178,32 @@ def test_a_page_that_is_cold_is_waited_for_and_not_read_at_once() -> None:
     assert log.coming(0) is None
     assert len(disk.reads) > reads  # who reads on has the next ones fetched
     assert log.coming(log.next) is None
+
+
+def test_small_pages_are_fetched_many_at_a_time_and_others_are_left_some_room() -> None:
+    disk = _Slow()
+    store = PageStore(disk, 1 << 20)
+    log = StreamLog(7, Pager(store, 1 << 30, 100, 10, 1000))
+    for number in range(400):
+        log.append(100, Chunk(chunk_of([b"%d" % number + b"x" * 100])))
+    log.seal()
+    log.page_out(1 << 40)
+    taken = []
+    for stored in log.chunks(0):
+        taken.append(stored.first)
+        disk.read_all()
+    assert taken == list(range(400))
+    assert len(log._parts) > 100
+    assert len(disk.reads) < len(log._parts) / 4
+    # Somebody else has fetched much: two pages are, and no more.
+    log.page_out(1 << 40)
+    ahead = store._ahead
+    assert ahead.start("other", {0: 0}, ahead._limit_bytes // 2 + 1, lambda: b"")
+    before = len(disk.reads)
+    assert log.coming(0) is not None
+    assert len(disk.reads) == before + 1
+    coming = [part for part in log._parts if store.is_coming(7, part.page.location)]
+    assert [part.page.first for part in coming] == [part.page.first for part in log._parts[:2]]
 
 
 def test_pages_say_how_far_so_many_octets_reach() -> None:
