@@ -45,8 +45,8 @@ class ConfirmRecord:
 
 
 class PublishReceipt(Receipt):
-    """Of the publishes from `number` to `last`, some of whose queues have their log elsewhere. is_open: the next one may
-    be given with it, too."""
+    """Of the publishes from `number` to `last`, some of whose queues have their log elsewhere. is_open: the next one
+    may be given with it, too."""
 
     def __init__(self, record: ConfirmRecord, number: int, is_open: bool = False) -> None:
         self.record = record

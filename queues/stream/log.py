@@ -343,8 +343,8 @@ class StreamLog:
         return chunks
 
     def _fetch_ahead(self, place: int) -> None:
-        """The pages from this one on are wanted soon. Small ones are fetched many at a time, not before half of what was
-        fetched last is used: each time takes a thread, and turns in which it has the interpreter."""
+        """The pages from this one on are wanted soon. Small ones are fetched many at a time, not before half of what
+        was fetched last is used: each time takes a thread, and turns in which it has the interpreter."""
         store = self._pager.page_store
         following = self._parts[place : place + (_AHEAD if store.is_ahead_scarce else _MOST_AHEAD)]
         octets = coming = 0
