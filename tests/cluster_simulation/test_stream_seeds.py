@@ -14,6 +14,9 @@ from tests.cluster_simulation.seeds import failures_of
 from tests.cluster_simulation.test_cluster_bites import Rule, check_noticed
 
 SEEDS = 8
+#: More of them, for whom it is enough that nothing is violated: up to this one, so many in a test.
+ALL_SEEDS = 200
+AT_ONCE = 24
 MANY_SEEDS = 500
 SECONDS = 0.5
 
@@ -38,6 +41,14 @@ def test_no_seed_finds_a_violation_and_runs_see_what_they_are_for() -> None:
     assert counts["positions stored"] > 55
     assert counts["placed chunks applied"] > 570
     assert counts["entries put together"] > 28
+
+
+@pytest.mark.parametrize("first", range(SEEDS + 1, ALL_SEEDS + 1, AT_ONCE))
+def test_no_other_seed_finds_one(first: int) -> None:
+    counts: Counter[str] = Counter()
+    assert not failures_of("streams", range(first, first + AT_ONCE), 3, SECONDS, counts), _REPLAY
+    assert counts["confirmed"] > 100 * AT_ONCE
+    assert counts["read"] > 300 * AT_ONCE
 
 
 def test_who_reads_pages_that_rot_gets_what_is_there() -> None:
