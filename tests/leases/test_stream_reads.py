@@ -137,6 +137,17 @@ def test_what_is_behind_the_end_is_nothing_and_what_went_is_gone() -> None:
     assert [row.body for row in found(service.ask("stream.fetch", stream="s", from_=1))] == [b"2"]
 
 
+def test_nothing_of_a_range_that_somebody_has_seen_is_no_answer() -> None:
+    """Who takes an empty answer for a gap would go on behind it."""
+    service = a_stream()
+    publish(service, b"1")
+    answer = service.ask("stream.fetch", stream="s", from_=1, to=3)
+    assert answer.code == "busy"
+    assert "ends at offset 1: nothing of 1 to 3 is there yet" in answer.fields["error"]
+    empty = service.ask("stream.fetch", stream="s", from_=1, to=1)
+    assert (found(empty), empty.headers["x-end"]) == ([], 1)
+
+
 def test_another_stream_of_the_name_is_another_one() -> None:
     service = a_stream()
     before = service.ask("stream.offsets", stream="s").fields["incarnation"]
