@@ -27,6 +27,7 @@ from amqp_broker.queue_types.stream.operations import StreamOperations
 from amqp_broker.queue_types.stream.packer import Packer
 from amqp_broker.queue_types.stream.peeking import peek_stream
 from amqp_broker.queue_types.stream.reader import StreamReader
+from amqp_broker.queue_types.stream.retainer import Retainer
 from amqp_broker.queue_types.stream.wish import Wish
 from queues.message import Delivery, Message
 from queues.peeking import PeekSteps, PeekWish
@@ -95,6 +96,7 @@ class StreamQueue(LogQueue):
         self.compactor: Compactor | None = None
         self._counted = StreamCounts()
         self._packer: Packer | None = None
+        self._retainer: Retainer | None = None
         self._packing_room: RewritingRoom | None = None
         self._mender: Mender | None = None
         self._parked: dict[StreamReader, None] = {}
@@ -113,6 +115,7 @@ class StreamQueue(LogQueue):
             self.wanted = settings
             self.settings = as_queue_arguments(settings)
             self._see_to_packing()
+            self._see_to_retention()
             self.group.settings_changed(self)
 
     def open_command(self) -> OpenStream:
@@ -381,9 +384,19 @@ class StreamQueue(LogQueue):
         self.group.tell_growth(self.queue_id, self._grown)
 
     def pack_in(self, room: RewritingRoom) -> None:
-        """Its pages are compressed there, if and as long as its settings say so."""
+        """Its pages are compressed there, and it is kept to its limits, if and as long as its settings say so."""
         self._packing_room = room
         self._see_to_packing()
+        self._see_to_retention()
+
+    def _see_to_retention(self) -> None:
+        room, retainer = self._packing_room, self._retainer
+        if self.wanted.max_length_bytes is None and self.wanted.max_age is None:
+            self._retainer = None
+            if retainer is not None:
+                retainer.end()
+        elif retainer is None and room is not None:
+            self._retainer = Retainer(self, room)
 
     def _see_to_packing(self) -> None:
         room, packer = self._packing_room, self._packer
@@ -546,6 +559,8 @@ class StreamQueue(LogQueue):
             self.compactor.end()
         if self._packer is not None:
             self._packer.end()
+        if self._retainer is not None:
+            self._retainer.end()
         watching, self._watching = self._watching, {}
         for reader in watching:
             reader.end(True)
