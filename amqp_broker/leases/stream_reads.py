@@ -49,6 +49,8 @@ FETCH: Final = "stream.fetch"
 HOLD: Final = "stream.hold"
 PRODUCER: Final = "stream.producer"
 READS: Final = (OFFSETS, FETCH, HOLD, PRODUCER)
+#: Asked of a stream with partitions, they are asked of each.
+OF_EACH_PARTITION: Final = (HOLD, PRODUCER)
 #: Messages of one blob.
 _BLOB_MESSAGES: Final = 16_384
 #: So many records that a filter passes over are looked at for one answer: where it stopped says x-end.

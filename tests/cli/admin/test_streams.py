@@ -120,8 +120,37 @@ def test_partitions_are_replayed_each(command: Command) -> None:
     assert status == 1
     assert "'whole' has partitions, each with offsets of its own" in said
     assert "'whole-0' to 'whole-2'" in said
+    delete(command, "whole")
+
+
+def delete(command: Command, name: str) -> None:
     with Connection.open(command.url) as connection, connection.channel() as channel:
-        channel.call(m.QueueDelete(queue="whole"))
+        channel.call(m.QueueDelete(queue=name))
+
+
+def test_partitions_are_held_and_asked_together(command: Command) -> None:
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        arguments = Table({"x-queue-type": "stream", "x-stream-partitions": 2})
+        channel.call(m.QueueDeclare(queue="whole", durable=True, arguments=arguments))
+        channel.confirm_select()
+        headers = {"x-producer-id": "p", "x-producer-sequence": 7, "x-stream-key": "a"}
+        channel.publish("", "whole", b"x", {"headers": headers})
+        channel.wait_for_confirms()
+    said = command.out("stream", "hold", "whole", "audit", "--at", "0", "--for", "2h")
+    assert said.splitlines() == [f"the stream 'whole-{number}' is held from offset 0 on for 2h0m" for number in (0, 1)]
+    stat = command.out("stream", "stat", "whole")
+    assert "partition 0 held from offset 0 on, for audit, 1h59m more" in stat
+    assert "partition 1 held from" in stat
+    shown = command.out("stream", "producer", "whole", "p").splitlines()
+    assert sorted(line.partition(": ")[2] for line in shown) == [
+        "", "producer 'p' has published sequence 7 last, at offset 0",
+    ]  # fmt: skip
+    known = next(line.partition(": ")[0] for line in shown if ": " in line)
+    status, out, said = command.call("stream", "producer", "whole", "p", "--sequence", "7")
+    assert (status, out) == (1, "")
+    assert f"leads to one of {known}: ask the partition" in said
+    assert "it has sequence 7 last" in command.refusal("stream", "producer", "whole", "p", "--sequence", "8")
+    delete(command, "whole")
 
 
 def test_each_keeps_its_key_and_goes_into_the_same_stream_too(command: Command) -> None:
