@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
-from amqp_broker.errors import precondition_failed
+from amqp_broker.errors import not_found, precondition_failed
 from amqp_broker.queue_types.stream.arguments import as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery, GroupReader, GroupSettings
@@ -37,7 +37,7 @@ from queues.stream.counts import StreamCounts
 from queues.stream.groups import Member
 from queues.stream.settings import COMPRESSIONS, StreamSettings
 from queues.stream.source import StreamSource
-from queues.stream.start import page_of, place_of
+from queues.stream.start import StartKind, page_of, place_of
 from queues.stream.stream import Stream
 from queues.sums import QueueSums
 from storage.errors import CorruptRecord
@@ -327,16 +327,41 @@ class StreamQueue(LogQueue):
     def _reader_for(self, consumer: Subscriber, wish: Wish) -> StreamReader:
         """See LogQueue."""
         if wish.group is None:
-            return StreamReader(self, consumer, wish.start, wish.filter)
+            return StreamReader(self, consumer, wish.start, wish.filter, wish.until)
         return GroupReader(self, consumer, wish.start, wish.filter, wish.group, self._groups)
 
     def _join(self, consumer: Consumer, then: Done) -> None:
-        """See LogQueue. Who reads alone asks nobody; on a guest of the group, a member, where it begins."""
+        """See LogQueue. Who reads alone asks nobody, unless it is to end; on a guest of the group, a member, where it
+        begins."""
         self.group.tell_growth(self.queue_id, self._grown)
         reader = self.consumers[consumer]
         if isinstance(reader, GroupReader):
             super()._join(consumer, then)
-        elif self.group.guest is not None and self.distant is not None:
+        elif reader.ending is not None:
+            self._find_until(reader, then)
+        else:
+            self._begin_alone(reader, then)
+
+    def _find_until(self, reader: StreamReader, then: Done) -> None:
+        """Where it ends, of all that was committed before it came."""
+
+        def placed(offset: int | None) -> None:
+            if reader.is_ended:
+                then(not_found("queue", self.name, self.declaration.vhost))
+            elif offset is None and (self.stream() is not None or self.group.guest is not None):
+                then(self.unreadable())
+            else:
+                reader.ending, reader.until = None, offset or 0
+                self._begin_alone(reader, then)
+
+        ending = cast("Start", reader.ending)
+        if ending.kind is StartKind.OFFSET:
+            placed(ending.value)
+        else:
+            self.place(ending, placed)
+
+    def _begin_alone(self, reader: StreamReader, then: Done) -> None:
+        if self.group.guest is not None and self.distant is not None:
             self.distant.place_reader(reader, then)
         else:
             then(None)
