@@ -73,6 +73,7 @@ class Retainer(Rewriter[int]):
     def _done(self, stream: Stream, outcome: int | None) -> None:
         """See Rewriter."""
         if outcome is not None and self._is_live(stream) and self._leads() and outcome > stream.first:
+            self._seen = None  # whether it was cut is looked at the next time
             self._group.submit(Trim(self._queue.queue_id, outcome))
 
 

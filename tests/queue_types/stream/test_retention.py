@@ -89,6 +89,31 @@ def test_what_is_held_stays(driver: NodeDriver) -> None:
     assert stream_of(driver).first == 4
 
 
+def test_a_cut_that_was_lost_on_its_way_is_proposed_again(driver: NodeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a node does not lead any more before it is committed, and leads again."""
+    publisher = a_stream(driver)
+    for _ in range(10):
+        fill(driver, publisher, BODY)
+    retained = {"max_length_bytes": 5000}
+    lost: list[object] = []
+
+    class Lossy:
+        guest = None
+
+        def submit(self, command: object) -> None:
+            lost.append(command)
+
+    set_policy(driver, **retained)
+    retainer = driver.queue("s")._retainer
+    monkeypatch.setattr(retainer, "_group", Lossy())
+    driver.wait(driver.config.stream_retention_ms)
+    monkeypatch.undo()
+    assert lost
+    assert offsets(driver) == (0, 10)
+    driver.wait(driver.config.stream_retention_ms)
+    assert offsets(driver) == (7, 10)
+
+
 def test_no_limit_costs_nothing(driver: NodeDriver) -> None:
     a_stream(driver)
     assert driver.queue("s")._retainer is None
