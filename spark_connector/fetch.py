@@ -9,8 +9,9 @@ import pyarrow as pa
 from amqp_broker.client import ClientError
 from spark_connector.decode import Decoder
 from spark_connector.errors import Refused
+from spark_connector.link import Answer
 from spark_connector.options import Options
-from spark_connector.service import Retry, Service, explained
+from spark_connector.service import Busy, Retry, Service, explained
 
 
 def fetch(
@@ -43,7 +44,7 @@ def fetch_range(
                 name = service.send(verb, request)
             answer = service.receive(name, verb)
             if int(answer.headers["x-end"]) <= at:
-                raise Refused(f"{verb}: the messages from offset {at} to {end} are not there", "gone")
+                _say_why(verb, answer, at, end)
         except ClientError as error:
             service.drop()
             name = None
@@ -60,6 +61,15 @@ def fetch_range(
                 service.drop()  # what has come is handed out first; then it is asked again, patiently
         yield from batches(decoder, answer.body, queue, incarnation, options.arrow_batch_rows)
     service.close()
+
+
+def _say_why(verb: str, answer: Answer, start: int, end: int) -> None:
+    """There is nothing in an answer. A node whose copy of a stream ends there is behind, and has lost nothing. Raises
+    Refused, Busy."""
+    known = answer.headers.get("x-next")
+    if known is not None and int(known) <= start:
+        raise Busy(f"{verb}: the node that has answered knows the stream to offset {known}, not {start} to {end} yet")
+    raise Refused(f"{verb}: the messages from offset {start} to {end} are not there", "gone")
 
 
 def batches(

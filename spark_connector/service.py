@@ -73,7 +73,7 @@ class Service:
                 ahead = []
                 for position, name in names:
                     answers[position] = self.receive(name, verb, wait + ANSWER_TIMEOUT)
-            except _Busy as busy:
+            except Busy as busy:
                 retry.pause(busy)
             except ClientError as error:
                 self.drop()
@@ -95,7 +95,7 @@ class Service:
         answer = self._link.receive(name, timeout)
         if not answer.fields.get("ok"):
             code, text = str(answer.fields.get("code", "invalid")), str(answer.fields.get("error", verb))
-            raise _Busy(text) if code in _TRANSIENT else Refused(text, code)
+            raise Busy(text) if code in _TRANSIENT else Refused(text, code)
         return answer
 
     def drop(self) -> None:
@@ -112,7 +112,7 @@ class Service:
             self._link = None
 
 
-class _Busy(ClientError):
+class Busy(ClientError):
     """The broker asks to be asked again."""
 
 

@@ -27,16 +27,18 @@ from amqp_broker.leases.apps import Apps
 from amqp_broker.leases.blob import BlobWriter, MalformedBlob
 from amqp_broker.leases.browse import browse
 from amqp_broker.leases.claims import Claim, Claims
+from amqp_broker.leases.each_partition import ask_each
 from amqp_broker.leases.errors import ACCESS_REFUSED, BUSY, GONE, INVALID, NOT_FOUND, LeaseError
 from amqp_broker.leases.expiry import LeaseExpiry
 from amqp_broker.leases.fields import MAX_NUMBER, Fields
 from amqp_broker.leases.peer_requests import PeerRequest, PeerRequests
 from amqp_broker.leases.queue_leases import QueueLeases, giving
 from amqp_broker.leases.staging import FindRoute
-from amqp_broker.leases.stream_reads import FETCH, PRODUCER, READS, StreamReads
+from amqp_broker.leases.stream_reads import FETCH, OF_EACH_PARTITION, PRODUCER, READS, StreamReads
 from amqp_broker.leases.transactions import Transactions
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.protocol.errors import MalformedInput
+from amqp_broker.turn.task import Task
 from queues.lease_source import Caller, LeasedAt, LeaseSource
 from queues.rule import Rule
 from storage.errors import CorruptRecord
@@ -213,7 +215,17 @@ class Leases:
         may_write = verb == PRODUCER and channel.session.allows(Action.WRITE, name)
         queue = self._find_queue(channel, name, needs_read=not may_write)
         queue.mark_used(self.now)
-        member = self._stream_reads.member(queue)
+        if queue.partitions() and verb in OF_EACH_PARTITION:
+
+            def ask(part: Queue, answer: Answer) -> None:
+                self._read_one(channel, part, fields, body, answer)
+
+            Task(self.background, ask_each(queue.partitions(), ask, answer))
+        else:
+            self._read_one(channel, queue, fields, body, answer)
+
+    def _read_one(self, channel: Channel, queue: Queue, fields: Fields, body: bytes, answer: Answer) -> None:
+        verb, member = fields.verb, self._stream_reads.member(queue)
         if member is None:
             self._stream_reads.request(channel.connection, queue, fields, answer)
             return

@@ -49,6 +49,8 @@ FETCH: Final = "stream.fetch"
 HOLD: Final = "stream.hold"
 PRODUCER: Final = "stream.producer"
 READS: Final = (OFFSETS, FETCH, HOLD, PRODUCER)
+#: Asked of a stream with partitions, they are asked of each.
+OF_EACH_PARTITION: Final = (HOLD, PRODUCER)
 #: Messages of one blob.
 _BLOB_MESSAGES: Final = 16_384
 #: So many records that a filter passes over are looked at for one answer: where it stopped says x-end.
@@ -128,11 +130,11 @@ class StreamReads:
         """What a blob may have at most."""
         return int(self._max_blob_bytes)
 
-    def ready(self, queue: Queue, source: StreamSource, offset: int | None) -> Steps:
-        """The stream, once this node knows where it ends (None) or at least that it goes up to this offset; and once
-        the page with the offset is in RAM. Raises LeaseError."""
+    def ready(self, queue: Queue, source: StreamSource, offset: int | None, needs: bool = False) -> Steps:
+        """The stream, once this node knows where it ends (None) or at least that it goes up to this offset, or beyond
+        it where there `needs` to be a message; and once the page with the offset is in RAM. Raises LeaseError."""
         stream = self.find(queue, source)
-        if offset is None or stream is None or offset > stream.next:
+        if offset is None or stream is None or offset + needs > stream.next:
             current: Completion[Exception | None] = Completion()
             source.catch_up(lambda error, _: current.complete(error))
             error = yield current
@@ -277,6 +279,7 @@ class _Fetch(_Asked):
     def _read(self, fields: Fields) -> None:
         self._first = fields.number("from", 0, MAX_NUMBER)
         self._below = fields.number("to", self._first, MAX_NUMBER, MAX_NUMBER)
+        self._needs_some = fields.has("to") and self._first < self._below
         if fields.has("incarnation") and fields.text("incarnation") != incarnation_of(self._queue):
             raise LeaseError(GONE, f"queue '{self._queue.name}' was declared anew: the offsets are of another one")
         most = self._reads.max_blob_bytes
@@ -285,8 +288,11 @@ class _Fetch(_Asked):
         self._filter = _filter_of(fields)
 
     def steps(self, answer: Answer) -> Steps:
-        """See _Asked."""
-        stream: Stream | None = yield from self._reads.ready(self._queue, self._source, self._first)
+        """See _Asked. Who says where its range ends knows that this was there: a node that has not heard of it yet does
+        not answer as if it were gone."""
+        stream: Stream | None = yield from self._reads.ready(
+            self._queue, self._source, self._first, self._needs_some
+        )
         writer = BlobWriter(self._columns, self._most_bytes, _BLOB_MESSAGES)
         offset, looked_at, is_full = self._first, 0, False
         while stream is not None and not is_full and looked_at < _MOST_LOOKED_AT and answer.is_wanted:
@@ -320,6 +326,9 @@ class _Fetch(_Asked):
             yield None
             stream = yield from self._reads.ready(self._queue, self._source, offset)
         bounds = {"x-first": 0, "x-next": 0} if stream is None else {"x-first": stream.first, "x-next": stream.next}
+        if self._needs_some and offset == self._first:
+            text = f"queue '{self._queue.name}' ends at offset {bounds['x-next']}"
+            raise LeaseError(BUSY, f"{text}: nothing of {self._first} to {self._below} is there yet, ask again")
         answer.give_blob(writer.take(), {"x-end": offset, **bounds})
 
     def _filtered(self, writer: BlobWriter, stored: Stored, first: int) -> int:

@@ -41,9 +41,11 @@ _OWN_KEY = "(its own)"
 
 @dataclass(slots=True)
 class ReplayProgress(Progress):
-    """next_offset: where somebody else would go on. ready: offsets of the range."""
+    """next_offset: where somebody else would go on. ready: offsets of the range. is_enough: so many were wanted at most
+    as were published; some of the range are left."""
 
     next_offset: int = 0
+    is_enough: bool = False
 
     def told(self) -> str:
         """In one line."""
@@ -51,7 +53,8 @@ class ReplayProgress(Progress):
                 self.without_place}  # fmt: skip
         said = ", ".join(f"{count} {why}" for why, count in left.items() if count)
         done = f"{self.moved} of {self.ready} messages published again" + (f"; {said}" if said else "")
-        return f"{done}; cancelled, the next one is offset {self.next_offset}" if self.is_cancelled else done
+        why = "cancelled" if self.is_cancelled else "that is the limit" if self.is_enough else ""
+        return f"{done}; {why}, the next one is offset {self.next_offset}" if why else done
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +123,15 @@ class Replayer(Paced):
                 break
             blob, end = self._fetch(source, progress.next_offset, below)
             for window in _windows(blob, size):
-                if self.wants_end or self._is_enough():
-                    end = progress.next_offset
-                    break
-                self._publish(target, window)
+                is_whole = self._publish(target, window)
                 on_progress(progress)
                 self._keep_rate(progress.moved)
+                if self.wants_end or not is_whole or self._is_enough():
+                    end = progress.next_offset  # what is left of the blob is had again, if it is wanted yet
+                    break
             progress.next_offset = end
             on_progress(progress)
+        progress.is_enough = self._is_enough() and progress.next_offset < below
         return progress
 
     def _is_enough(self) -> bool:
@@ -149,8 +153,14 @@ class Replayer(Paced):
 
     def _offsets(self, source: Channel, end: End) -> Mapping[str, int]:
         fields = {"stream": self._replay.queue} | ({} if end.time is None else {"time": end.time})
-        answer: Mapping[str, int] = json.loads(self._ask(source, "stream.offsets", fields).body)
-        return answer
+        answer = json.loads(self._ask(source, "stream.offsets", fields).body)
+        if parts := answer.get("partitions"):
+            raise CannotMove(
+                f"stream '{self._replay.queue}' has partitions, each with offsets of its own: replay these, one after "
+                f"the other: '{parts[0]}' to '{parts[-1]}'"
+            )
+        found: Mapping[str, int] = answer
+        return found
 
     def _fetch(self, source: Channel, first: int, below: int) -> tuple[bytes, int]:
         fields: dict[str, object] = {
@@ -159,11 +169,13 @@ class Replayer(Paced):
         }  # fmt: skip
         if self._replay.values:
             fields["filter"] = list(self._replay.values)
-        delivery = self._ask(source, "stream.fetch", fields)
-        end = dict(delivery.properties.headers or {})["x-end"]
-        if end == first:
-            raise CannotMove(f"stream '{self._replay.queue}' ends at offset {first} now, before {below}")
-        return delivery.body, int(end)
+        for _ in range(_MOST_PAUSES):
+            delivery = self._ask(source, "stream.fetch", fields)
+            end = int(dict(delivery.properties.headers or {})["x-end"])
+            if end > first:
+                return delivery.body, end
+            self._pause(_PAUSE_S)  # a node of the version before has not heard of that yet
+        raise CannotMove(f"stream '{self._replay.queue}' ends at offset {first} now, before {below}")
 
     def _ask(self, source: Channel, verb: str, fields: Mapping[str, object]) -> Delivery:
         for _ in range(_MOST_PAUSES):
@@ -180,12 +192,13 @@ class Replayer(Paced):
 
     # -- one window ----------------------------------------------------------------------------------------------------
 
-    def _publish(self, target: Channel, window: list[Delivery]) -> None:
+    def _publish(self, target: Channel, window: list[Delivery]) -> bool:
+        """Returns whether it was all of them; if not, that is as many as there may be, unless some come back."""
         replay, progress = self._replay, self.progress
-        on_the_way = 0
-        for delivery in window:
+        on_the_way, count = 0, len(window)
+        for number, delivery in enumerate(window):
             if replay.limit is not None and progress.moved + on_the_way >= replay.limit:
-                window = window[: window.index(delivery)]
+                window = window[:number]
                 break
             progress.taken += 1
             place = self._place_of(delivery)
@@ -210,6 +223,7 @@ class Replayer(Paced):
             )
         if window:
             progress.next_offset = window[-1].delivery_tag + 1
+        return len(window) == count
 
     def _place_of(self, delivery: Delivery) -> Place | None:
         replay, progress = self._replay, self.progress

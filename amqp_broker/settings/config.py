@@ -577,6 +577,14 @@ class Config(ClusterConfig):
         "So often a stream with x-stream-compression is looked at for pages that have left RAM.",
         minimum=10,
     )
+    stream_retention_ms: int = setting(
+        DURATION,
+        10 * SECOND,
+        LIMITS,
+        "So often a stream with limits is looked at by the node that leads it, whether or not somebody publishes: what "
+        "is too old or too much then goes.",
+        minimum=10,
+    )
     max_lease_groups: int = setting(COUNT, 100, LIMITS, "Lease groups of one queue.", minimum=1)
     max_claim_messages: int = setting(
         COUNT, 1_000_000, LIMITS, "Messages that one lease.claim takes, whatever it asks for.", minimum=1

@@ -140,8 +140,11 @@ class Declarations:
             raise locked(queue.name, declarer.vhost.name)
         is_lasting = is_durable and not method.auto_delete
         default = self._broker.default_queue_type(declarer.vhost.name, is_lasting)
-        own_arguments = QUEUE_TYPES[declaration.type].own_arguments
-        check_equivalent_queue(declaration, is_durable, method.auto_delete, method.arguments, default, own_arguments)
+        queue_type = QUEUE_TYPES[declaration.type]
+        said = queue_type.as_declared(method.arguments, declaration.arguments)
+        check_equivalent_queue(
+            declaration, is_durable, method.auto_delete, said, default, queue_type.own_arguments
+        )
 
     def _check_arguments(self, declarer: Declarer, name: str, method: methods.QueueDeclare) -> str:
         """Values of the arguments, and the permissions that dead-lettering needs. Returns the type of the queue."""

@@ -8,7 +8,6 @@ from amqp_broker.errors import precondition_failed
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.partitions import can_be_named, partition_name
 from amqp_broker.protocol.constants import MAX_SHORT_STRING
-from queues.quorum.arguments import group_size
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.fields import Table
@@ -22,7 +21,8 @@ def partition(broker: Broker, vhost: VHost, name: str, kind: str, arguments: Tab
     queue_type = broker.types[kind]
     count = queue_type.partitions(arguments)
     _check(broker, vhost, name, 0, count)
-    queue_id, *ids = broker.place_queues(broker.metadata.next_queue_id, count, group_size(arguments))
+    size = _size(broker, vhost, name, kind, arguments)
+    queue_id, *ids = broker.place_queues(broker.metadata.next_queue_id, count, size)
     rest = queue_type.with_partitions(arguments, 0).raw
     return commands.partition_stream(vhost.name, name, queue_id, kind, arguments.raw, 0, ids, rest)
 
@@ -41,12 +41,18 @@ def grow(broker: Broker, vhost: VHost, queue: Queue, count: int) -> commands.Com
             "be more"
         )
     _check(broker, vhost, name, present, count)
-    ids = broker.place_queues(
-        broker.metadata.next_queue_id, count - present, group_size(queue.declaration.arguments)
-    )[1:]
     arguments, kind = queue.declaration.arguments, queue.declaration.type
+    size = _size(broker, vhost, name, kind, arguments)
+    ids = broker.place_queues(broker.metadata.next_queue_id, count - present, size)[1:]
     whole, rest = (broker.types[kind].with_partitions(arguments, number).raw for number in (count, 0))
     return commands.partition_stream(vhost.name, name, queue.queue_id, kind, whole, present, ids, rest)
+
+
+def _size(broker: Broker, vhost: VHost, name: str, kind: str, arguments: Table) -> int:
+    """On how many nodes each partition is to be, by the arguments and policies of the whole."""
+    queue_type = broker.types[kind]
+    policy, _ = broker.policies_of(vhost.name, queue_type.policy_kind, name)
+    return queue_type.size_of(arguments, policy)
 
 
 def _check(broker: Broker, vhost: VHost, name: str, first: int, count: int) -> None:

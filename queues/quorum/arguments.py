@@ -132,19 +132,31 @@ def _retry(said: Mapping[str, object]) -> Retry | None:
     return Retry(kind, min(least, MAX_TIME_MS), min(most, MAX_TIME_MS) if isinstance(most, int) else None)
 
 
-def leads_locally(arguments: Mapping[str, object], policy: Mapping[str, object] | None = None) -> bool:
+def leads_locally(
+    arguments: Mapping[str, object], policy: Mapping[str, object] | None = None, *, policy_wins: bool = False
+) -> bool:
     """Whether the queue's leader should be the node where it is declared (client-local, RabbitMQ's default), and not
-    the one with the fewest queues (balanced, and the older names random and least-leaders)."""
-    said = arguments.get(LEADER_LOCATOR, (policy or {}).get("queue-leader-locator"))
-    return said is None or said == "client-local"
+    the one with the fewest queues (balanced, and the older names random and least-leaders). policy_wins: over the
+    argument, as with streams; else it is the other way round."""
+    said = [arguments.get(LEADER_LOCATOR), (policy or {}).get("queue-leader-locator")]
+    found = [each for each in (reversed(said) if policy_wins else said) if each is not None]
+    return not found or found[0] == "client-local"
 
 
-def group_size(arguments: Mapping[str, object], policy: Mapping[str, object] | None = None) -> int:
-    """On how many nodes a queue or a stream is to be when it is declared; 0: nothing is said."""
-    said = arguments.get("x-quorum-initial-group-size", arguments.get("x-initial-cluster-size"))
-    if said is None and policy:
-        said = policy.get("target-group-size", policy.get("initial-cluster-size"))
-    return said if isinstance(said, int) and not isinstance(said, bool) else 0
+def group_size(
+    arguments: Mapping[str, object], policy: Mapping[str, object] | None = None, *, policy_wins: bool = False
+) -> int:
+    """On how many nodes a queue or a stream is to be when it is declared; 0: nothing is said. policy_wins: see
+    `leads_locally`."""
+    policy = policy or {}
+    said = [
+        arguments.get("x-quorum-initial-group-size", arguments.get("x-initial-cluster-size")),
+        policy.get("target-group-size", policy.get("initial-cluster-size")),
+    ]
+    for each in reversed(said) if policy_wins else said:
+        if isinstance(each, int) and not isinstance(each, bool) and each > 0:
+            return each
+    return 0
 
 
 def _with_delivery_limit(

@@ -148,6 +148,11 @@ class Chunk:
         if not self.records or (1 if self.has_holes else self.records) * _LEAST_RECORD > packed:
             raise Malformed(f"{self.records} records in {packed} octets")
 
+    @property
+    def length(self) -> int:
+        """How many octets it has, of which `octets` may have more."""
+        return int(self.end - self._at)
+
     def apart(self) -> Chunk:
         """The same with octets of its own, without what lies around them."""
         return Chunk(self.octets[self._at : self.end], is_sound=True)

@@ -405,6 +405,46 @@ class StreamLog:
             return max(self._parts[place + 1].page.first, self.first)
         return next((max(stored.first, self.first) for stored in self._tail if stored.time >= time), self.next)
 
+    # -- where it may begin --------------------------------------------------------------------------------------------
+
+    def page_around(self, time: int, span: int) -> tuple[int, bool]:
+        """Where the page begins in which what is before this time ends, and whether that is near enough: all of the
+        page came within so much time; or there is nothing to be read to know it exactly."""
+        place = bisect_right(self._parts, time - 1, key=_time_of) - 1
+        if place < 0:
+            return self.offset_at(time), True
+        if place == len(self._parts) - 1 and self._tail and self._tail[0].time < time:
+            return next((stored.first for stored in self._tail if stored.time >= time), self.next), True
+        part, following = self._parts[place], self._time_from(place + 1)
+        return max(part.page.first, self.first), following is not None and following - part.time <= span
+
+    def _time_from(self, place: int) -> int | None:
+        """When the first chunk of this page came, or of the tail behind the last one; None where there is none."""
+        if place < len(self._parts):
+            return self._parts[place].time
+        return self._tail[0].time if self._tail else None
+
+    def page_before(self, octets: int, span: int) -> tuple[int, int, bool]:
+        """The newest page from which on there are so many octets at least: where it begins, how many there are, and
+        whether that is near enough: the page has no more than `span`, or there are not so many in all."""
+        parts, tail = self._parts, self._tail_bytes
+        if tail >= octets:
+            return self.tail_begin, tail, False
+        end = parts[-1].before + parts[-1].taken + tail if parts else 0
+        place = bisect_right(parts, end - octets, key=_before_of) - 1
+        if place < 0:
+            return self.first, 0, True
+        part = parts[place]
+        return max(part.page.first, self.first), end - part.before, part.taken <= span
+
+    def chunks_of_page(self, offset: int) -> list[Stored]:
+        """The chunks of the page with this offset, or of the tail. Raises as `chunk_at` does."""
+        if offset >= self.tail_begin:
+            return self._tail
+        return self._read(bisect_right(self._parts, offset, key=_first_of) - 1)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
     def last_chunk(self) -> int:
         """The offset at which the last chunk begins; `next` in an empty stream."""
         stored = self.chunk_at(max(self.next - 1, self.first))
@@ -700,6 +740,10 @@ def _offset_of(stored: Stored) -> int:
 
 def _last_of(part: Part) -> int:
     return part.page.last
+
+
+def _before_of(part: Part) -> int:
+    return part.before
 
 
 def _time_of(part: Part) -> int:

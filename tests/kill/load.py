@@ -11,7 +11,7 @@ from amqp_broker.client.messages import Delivery
 from amqp_broker.protocol import methods as m
 from tests.kill.broker_process import BrokerProcess
 from tests.kill.ledger import Copy, Ledger, body_of
-from tests.kill.streams import PRODUCERS, SHARED, StreamLedger, declare_streams, run_producer, run_reader
+from tests.kill.streams import PRODUCERS, READERS, StreamLedger, declare_streams, run_producer, run_reader
 from tests.kill.wire_client import BrokerGone, LoadConnection, Refused
 
 DIRECT = "kill.direct"
@@ -225,7 +225,7 @@ class Load:
         for number in range(PRODUCERS):
             connection = LoadConnection(process.host, process.port)
             self._start(run_producer, (connection, streams, f"producer {number}", Random(chance.random())))
-        for queue in SHARED:
+        for queue in READERS:
             connection = LoadConnection(process.host, process.port)
             self._start(run_reader, (connection, streams, queue, Random(chance.random())))
 

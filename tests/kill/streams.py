@@ -1,12 +1,14 @@
-"""Streams under kill -9: numbered producers, groups of readers, a queue over a stream, and partitions; and what has to
-be so at every start.
+"""Streams under kill -9: numbered producers, groups of readers, queues over a stream, one of them with order by key,
+partitions, and a stream that is compacted; and what has to be so at every start.
 
 A producer outlives its broker: what was not confirmed goes again, with the number that it had. So in each life
 
     every message that was confirmed is at exactly one offset, and none is at two;
     an offset that somebody has read has the same message for ever, and the numbers of a producer rise;
     a group, and a queue over the stream, hand out everything at least once: what comes first in a life is not behind
-    the lowest message that nobody has acknowledged.
+    the lowest message that nobody has acknowledged;
+    with order by key, no message comes before all earlier ones of its key were acknowledged;
+    who reads a compacted stream from its beginning ends with each key's newest message, or a newer one than is known.
 """
 
 from __future__ import annotations
@@ -29,6 +31,11 @@ GROUP = "kill"
 LOGS = {STREAM: (STREAM,), PARTED: tuple(f"{PARTED}-{number}" for number in range(PARTITIONS))}
 #: Who reads it all with acknowledgements: a group of readers by the name of the stream, a queue by its own.
 SHARED = (STREAM, PARTED, OVER)
+#: A queue over the first stream with order by key, and a stream that is compacted. Messages for the stream come through
+#: an exchange, with their keys.
+ORDERED, COMPACTED, BY_KEY = "kill.ordered", "kill.compacted", "kill.by key"
+#: Who reads all here; others leave the queue with order out.
+READERS = (*SHARED, ORDERED)
 
 PRODUCERS = 2
 _UNCONFIRMED = 200
@@ -50,11 +57,12 @@ class StreamLedger:
         self._lock = Lock()
         self._next: dict[str, int] = {}
         self._unconfirmed: dict[str, dict[int, str]] = {}  # by producer: numbers, and to which stream
-        self._confirmed: dict[str, set[Message]] = {name: set() for name in LOGS}
+        self._confirmed: dict[str, set[Message]] = {name: set() for name in (*LOGS, COMPACTED)}
         self._at: dict[Place, Message] = {}
         self._ends: dict[str, int] = {}  # of a log: how far somebody has read it
-        self._acked: dict[str, dict[str, set[int]]] = {name: {} for name in SHARED}  # by log
-        self._seen: dict[str, set[Place]] = {name: set() for name in SHARED}
+        self._acked: dict[str, dict[str, set[int]]] = {name: {} for name in READERS}  # by log
+        self._seen: dict[str, set[Place]] = {name: set() for name in READERS}
+        self._of_key: dict[Message, dict[int, None]] = {}  # of the first stream: the offsets of a producer's key
         self._begun: set[tuple[str, str]] = set()  # in this life: who reads, and which log
 
     # -- producers -----------------------------------------------------------------------------------------------------
@@ -89,7 +97,18 @@ class StreamLedger:
             known = self._at.setdefault(place, (producer, int(number)))
             if known != (producer, int(number)):
                 self.violated(f"{log}: offset {place[1]} had {known} and has {producer}:{number} now")
+            if log == STREAM:
+                self._of_key.setdefault((producer, int(number) % _KEYS), {})[offset] = None
         return place
+
+    def in_order(self, place: Place) -> None:
+        """It was handed out by the queue with order by key: all before it with its key is settled."""
+        with self._lock:
+            producer, number = self._at[place]
+            acked = self._acked[ORDERED].get(STREAM, set())
+            early = [each for each in self._of_key[producer, number % _KEYS] if each < place[1] and each not in acked]
+            if early:
+                self.violated(f"{ORDERED}: {producer}:{number} at {place[1]} comes before {early[:5]} are settled")
 
     def shared(self, queue: str, place: Place) -> None:
         """It was handed out by a group, or a queue over the stream: where that goes on in a life, all before is
@@ -145,6 +164,25 @@ class StreamLedger:
             if missing:
                 self.violated(f"{stream}: {len(missing)} messages were confirmed and are missing, as {missing[:5]}")
 
+    def check_compacted(self, offsets: list[int]) -> None:
+        """All offsets that are there, as they came from the first one on."""
+        with self._lock:
+            if offsets != sorted(set(offsets)):
+                self.violated(f"{COMPACTED}: the offsets do not rise")
+            newest: dict[Message, int] = {}
+            for offset in offsets:
+                producer, number = self._at[COMPACTED, offset]
+                key = (producer, number % _KEYS)
+                if number <= newest.get(key, 0):
+                    self.violated(f"{COMPACTED}: {producer}:{number} at {offset} is behind {newest[key]}")
+                newest[key] = number
+            missing = sorted([
+                (producer, number) for producer, number in self._confirmed[COMPACTED]
+                if number > newest.get((producer, number % _KEYS), 0)
+            ])  # fmt: skip
+            if missing:
+                self.violated(f"{COMPACTED}: nothing as new as {missing[:5]} is there, which were confirmed")
+
     def check_shared(self, queue: str) -> None:
         """At the end, when everything was read: it has handed out all."""
         logs = LOGS.get(queue, (STREAM,))
@@ -173,10 +211,17 @@ def declare_streams(connection: LoadConnection) -> None:
         STREAM: {"x-queue-type": "stream"},
         PARTED: {"x-queue-type": "stream", "x-stream-partitions": PARTITIONS},
         OVER: {"x-queue-type": "quorum", "x-stream-source": STREAM, "x-stream-offset": "first"},
-    }
+        ORDERED: {
+            "x-queue-type": "quorum", "x-stream-source": STREAM, "x-stream-offset": "first", "x-stream-key-order": True,
+            "x-delivery-limit": -1,
+        },
+        COMPACTED: {"x-queue-type": "stream", "x-stream-compact": True, "x-stream-key": "header:k"},
+    }  # fmt: skip
     for queue, table in arguments.items():
         declare = m.QueueDeclare(queue=queue, durable=True, arguments=Table(table))  # type: ignore[arg-type]
         connection.call(declare, m.QueueDeclareOk)
+    connection.call(m.ExchangeDeclare(exchange=BY_KEY, type="fanout", durable=True), m.ExchangeDeclareOk)
+    connection.call(m.QueueBind(queue=STREAM, exchange=BY_KEY), m.QueueBindOk)
 
 
 def run_producer(connection: LoadConnection, ledger: StreamLedger, name: str, chance: Random) -> None:
@@ -185,10 +230,12 @@ def run_producer(connection: LoadConnection, ledger: StreamLedger, name: str, ch
     repeated = ledger.to_repeat(name)
 
     def publish(number: int, stream: str) -> None:
-        headers = {"x-producer-id": name, "x-producer-sequence": number, "x-stream-key": f"{name} {number % _KEYS}"}
+        key = f"{name} {number % _KEYS}"
+        headers = {"x-producer-id": name, "x-producer-sequence": number, "x-stream-key": key, "k": key}
         section = encode_properties({"delivery_mode": 2, "headers": Table(headers)})
         octets = b"%s:%d." % (name.encode(), number) + bytes(chance.choice((10, 200, 3000)))
-        waiting[connection.publish_with("", stream, octets, section)] = number
+        exchange, routing_key = (BY_KEY, key) if stream == STREAM else ("", stream)
+        waiting[connection.publish_with(exchange, routing_key, octets, section)] = number
 
     for number, stream in repeated:
         publish(number, stream)
@@ -196,7 +243,7 @@ def run_producer(connection: LoadConnection, ledger: StreamLedger, name: str, ch
         timeout_s = _IDLE_S
         if len(waiting) < _UNCONFIRMED and connection.published < _A_LIFE:
             for _ in range(chance.randint(1, 30)):
-                stream = chance.choice(tuple(LOGS))
+                stream = chance.choice((*LOGS, COMPACTED))
                 publish(ledger.publishing(name, stream), stream)
             timeout_s = 0.0
         for event in connection.poll(timeout_s):
@@ -211,7 +258,7 @@ def consume(connection: LoadConnection, queue: str, group: str = "", offset: str
     """With a prefetch; what of a stream, from its beginning."""
     connection.call(m.BasicQos(0, _PREFETCH), m.BasicQosOk)
     table: dict[str, object] = {}
-    if queue != OVER:
+    if queue not in (OVER, ORDERED):
         table = {"x-stream-offset": offset, **({"x-stream-group": group} if group else {})}
     connection.call(m.BasicConsume(queue=queue, consumer_tag=queue, arguments=Table(table)), m.BasicConsumeOk)  # type: ignore[arg-type]
 
@@ -238,6 +285,8 @@ class SharedReader:
                 log = f"{PARTED}-{partition}" if queue == PARTED else STREAM
                 place = ledger.read(log, offset_of(event), event.body)
                 ledger.shared(queue, place)
+                if queue == ORDERED:
+                    ledger.in_order(place)
                 places[event.delivery_tag] = place
         kept = {tag: place for tag, place in places.items() if self._chance.random() >= returns}
         ledger.acking(queue, list(kept.values()))
@@ -268,20 +317,40 @@ def read_log(connection: LoadConnection, ledger: StreamLedger, log: str, end: in
     return offsets
 
 
+def read_compacted(connection: LoadConnection, ledger: StreamLedger, end: int) -> list[int]:
+    """What there is of it; end: its next offset. The newest message is always there."""
+    consume(connection, COMPACTED)
+    offsets: list[int] = []
+    while end and (not offsets or offsets[-1] < end - 1):
+        deliveries = [event for event in connection.poll(TIMEOUT_S) if isinstance(event, Delivery)]
+        if not deliveries:
+            ledger.violated(f"{COMPACTED} says that it goes to offset {end} and delivers {offsets[-3:]} last")
+            break
+        offsets += [ledger.read(COMPACTED, offset_of(each), each.body)[1] for each in deliveries]
+        connection.send(m.BasicAck(deliveries[-1].delivery_tag, True))
+    connection.call(m.BasicCancel(COMPACTED), m.BasicCancelOk)
+    return offsets
+
+
 def look_at_streams(host: str, port: int, ledger: StreamLedger) -> None:
     """Read them all and check them. Where each ends the broker says once it has applied what was committed before it
     was started: the number of a declaration is of what it has applied by then, which may be less."""
     connection = LoadConnection(host, port)
     with LeaseService(f"amqp://guest:guest@{host}:{port}/%2F") as service:
-        ends = {log: service.ask("stream.offsets", stream=log).fields["next"] for logs in LOGS.values() for log in logs}
+        names = [COMPACTED, *[log for logs in LOGS.values() for log in logs]]
+        ends = {name: service.ask("stream.offsets", stream=name).fields["next"] for name in names}
+        ledger.check_compacted(read_compacted(connection, ledger, ends[COMPACTED]))
+        said = service.ask("stream.compact", vhost="/", name=COMPACTED)  # the broker may be killed in the midst of it
+        if said.code != "ok":
+            ledger.violated(f"{COMPACTED} is not to be compacted: {said.fields}")
     for stream, logs in LOGS.items():
         ledger.check_log(stream, {log: read_log(connection, ledger, log, ends[log]) for log in logs})
     connection.drop()
 
 
 def read_to_the_end(host: str, port: int, ledger: StreamLedger) -> None:
-    """Groups and the queue over the stream get what they have not had yet: behind a look."""
-    for queue in SHARED:
+    """Groups and the queues over the stream get what they have not had yet: behind a look."""
+    for queue in READERS:
         connection = LoadConnection(host, port)
         reader = SharedReader(connection, ledger, queue, Random(1))
         while ledger.seen(queue) < ledger.ends(queue) and reader.work(TIMEOUT_S / 3, returns=0):

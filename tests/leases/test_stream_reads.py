@@ -137,6 +137,17 @@ def test_what_is_behind_the_end_is_nothing_and_what_went_is_gone() -> None:
     assert [row.body for row in found(service.ask("stream.fetch", stream="s", from_=1))] == [b"2"]
 
 
+def test_nothing_of_a_range_that_somebody_has_seen_is_no_answer() -> None:
+    """Who takes an empty answer for a gap would go on behind it."""
+    service = a_stream()
+    publish(service, b"1")
+    answer = service.ask("stream.fetch", stream="s", from_=1, to=3)
+    assert answer.code == "busy"
+    assert "ends at offset 1: nothing of 1 to 3 is there yet" in answer.fields["error"]
+    empty = service.ask("stream.fetch", stream="s", from_=1, to=1)
+    assert (found(empty), empty.headers["x-end"]) == ([], 1)
+
+
 def test_another_stream_of_the_name_is_another_one() -> None:
     service = a_stream()
     before = service.ask("stream.offsets", stream="s").fields["incarnation"]
@@ -290,3 +301,41 @@ def test_who_may_not_read_it_is_refused_and_who_may_publish_asks_for_producers()
             assert answer["ok"] is (verb in allowed), (user, verb, answer)
             if verb not in allowed:
                 assert answer["code"] == "access-refused"
+
+
+def test_all_partitions_are_held_and_asked_for_a_producer_at_once() -> None:
+    service = a_stream(x_stream_partitions=3)
+    for number, key in enumerate(("a", "b", "c", "d", "e")):
+        publish(service, b"x", headers={"x-stream-key": key, "x-producer-id": "p", "x-producer-sequence": number})
+    held = service.ask("stream.hold", stream="s", name="h", offset=0, for_ms=MINUTE)
+    assert [row["name"] for row in held.fields["partitions"]] == ["s-0", "s-1", "s-2"]
+    said = service.ask("stream.producer", stream="s", producer="p", sequence=3).fields["partitions"]
+    for row in said:
+        alone = service.ask("stream.producer", stream=row["name"], producer="p", sequence=3).fields
+        assert row == {"name": row["name"], **{key: alone[key] for key in ("sequence", "offset", "is_published")}}
+    assert {row["sequence"] for row in said} > {4}
+    stat = service.ask("stream.stat", vhost="/", name="s").fields
+    assert [(each["partition"], each["name"], each["offset"]) for each in stat["holds"]] == [
+        (0, "h", 0), (1, "h", 0), (2, "h", 0),
+    ]  # fmt: skip
+    assert sum(row["producers"] for row in stat["partitions"]) == sum(row["sequence"] is not None for row in said)
+    assert service.ask("stream.hold", stream="s", name="h", until=0).code == "ok"
+    assert service.ask("stream.stat", vhost="/", name="s").fields["holds"] == []
+    wrong = service.ask("stream.hold", stream="s", name="h", until=5)
+    assert wrong.code == "invalid"
+    assert wrong.fields["error"].startswith("partition 's-0': ")
+    assert service.ask("stream.fetch", stream="s", from_=0).code == "invalid"
+
+
+def test_lag_does_not_count_what_retention_has_taken() -> None:
+    service = a_stream()
+    for _ in range(5):
+        publish(service, b"x")
+    assert service.ask("stream.seek", vhost="/", name="s", group="g", offset=1).code == "ok"
+
+    def lag() -> int:
+        return int(service.ask("stream.stat", vhost="/", name="s").fields["groups"][0]["lag"])
+
+    assert lag() == 4
+    service.ask("stream.trim", vhost="/", name="s", before=3)
+    assert lag() == 2

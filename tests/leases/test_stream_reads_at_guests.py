@@ -60,3 +60,8 @@ def test_partitions_are_named_at_a_guest_and_each_is_read(cluster: NodeCluster) 
     found = [guest.ask("stream.fetch", stream=name, from_=0) for name in names]
     bodies = sorted(row.body for answer in found for row in rows(answer.blob))
     assert bodies == [b"m%d" % number for number in range(10)]
+    held = guest.ask("stream.hold", stream="s", name="h", offset=1, for_ms=60_000)
+    assert [(row["name"], row["first"]) for row in held.fields["partitions"]] == [("s-0", 0), ("s-1", 0)]
+    assert [row["sequence"] for row in guest.ask("stream.producer", stream="s", producer="p").fields["partitions"]] == [
+        None, None,
+    ]  # fmt: skip

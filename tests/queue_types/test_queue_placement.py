@@ -27,10 +27,10 @@ def cluster() -> NodeCluster:
     return made
 
 
-def declared(cluster: NodeCluster, node: str, name: str, **arguments: Any) -> int:
-    """Declare a quorum queue on a node. Returns its group."""
+def declared(cluster: NodeCluster, node: str, name: str, kind: str = "quorum", **arguments: Any) -> int:
+    """Declare a queue on a node. Returns its group."""
     client = cluster.nodes[node].client(1)
-    client.send(1, declare(name, x_queue_type="quorum", **arguments))
+    client.send(1, declare(name, x_queue_type=kind, **arguments))
     cluster.run(100)
     assert [event.method.name for event in client.take()] == ["queue.declare-ok"]
     queue = cluster.nodes[node].queue(name)
@@ -59,6 +59,18 @@ def test_a_policy_says_so_too(cluster: NodeCluster) -> None:
     cluster.run(200)
     groups = [declared(cluster, "n2", f"q{number}") for number in range(GROUPS)]
     assert sorted(groups) == list(range(1, GROUPS + 1))
+
+
+def test_a_policy_wins_over_the_argument_of_a_stream_and_of_no_other_queue(cluster: NodeCluster) -> None:
+    leader = cluster.nodes[cluster.leader()]
+    definition = {"queue-leader-locator": "balanced"}
+    leader.node.broker.propose(commands.set_policy("/", "spread", pattern=".*", definition=definition))
+    cluster.run(200)
+    local = {"x_queue_leader_locator": "client-local"}
+    streams = [declared(cluster, "n2", f"s{number}", "stream", **local) for number in range(GROUPS)]
+    assert sorted(streams) == list(range(1, GROUPS + 1))
+    others = [declared(cluster, "n2", f"q{number}", **local) for number in range(GROUPS)]
+    assert {cluster.leader(group_id) for group_id in others} == {"n2"}
 
 
 @pytest.mark.parametrize("locator", ["client-local", "balanced"])

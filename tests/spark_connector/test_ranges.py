@@ -17,10 +17,12 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import QueueDeclare, QueueDelete
 from amqp_broker.system_client import SystemClient
 from spark_connector.errors import DataLoss, Refused
+from spark_connector.link import Answer
 from spark_connector.offsets import Offsets, Position
 from spark_connector.options import Options
 from spark_connector.range_reader import RangeReader, RangeStreamReader
 from spark_connector.range_source import StreamRange, _runs
+from spark_connector.service import Service
 from tests.robustness.broker import Broker
 from tests.spark_connector.row_types import columns_of
 
@@ -109,6 +111,28 @@ def partitioned(broker: Broker) -> Iterator[str]:
 
 def all_rows(found: RangeStreamReader | RangeReader, parts: Any) -> list[dict[str, Any]]:
     return [row for part in parts for batch in found.read(part) for row in batch.to_pylist()]
+
+
+def test_a_node_that_is_behind_is_asked_again_and_nothing_is_passed_over(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of a version answers that does not wait for what its range has."""
+    publish(url, b"one", b"two")
+    query = reader(url, failOnDataLoss="false", startingOffsets="earliest")
+    begin = query.initialOffset()
+    parts = query.partitions(begin, query.latestOffset(begin, LIMIT))
+    receive, behind = Service.receive, [2]
+
+    def answer(service: Service, name: str, verb: str, timeout: float = 30.0) -> Answer:
+        found = receive(service, name, verb, timeout)
+        if verb == "stream.fetch" and behind[0]:
+            behind[0] -= 1
+            return Answer(found.fields, {"x-end": 0, "x-first": 0, "x-next": 0}, b"")
+        return found
+
+    monkeypatch.setattr(Service, "receive", answer)
+    assert rows(query, parts) == [(0, b"one"), (1, b"two")]
+    assert behind == [0]
 
 
 def test_latest_is_what_it_was_when_the_query_began(url: str) -> None:

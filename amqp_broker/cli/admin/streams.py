@@ -62,8 +62,7 @@ def stat_command(name: str, is_json: bool, vhost: str | None, url: str) -> None:
         who = f"read at {group['reader']}" if group["reader"] else "nobody reads"
         say(f"group {group['name']}: at offset {group['position']}, {group['lag']} behind, {who}")
     for hold in found.get("holds", ()):
-        left = duration(hold["until"] - time.time() * 1000)
-        say(f"held from offset {hold['offset']} on, for {hold['name']}, {left} more")
+        _show_hold(hold)
 
 
 def _stored(found: JsonObject) -> str:
@@ -96,6 +95,13 @@ def _show_partitions(found: JsonObject) -> None:
             who = f"read at {row['reader']}" if row["reader"] else "nobody reads"
             moves = f", goes to {row['owner']}" if row["owner"] != row["reader"] and row["owner"] else ""
             say(f"  partition {row['partition']}: at offset {row['position']}, {row['lag']} behind, {who}{moves}")
+    for hold in found.get("holds", ()):
+        _show_hold(hold, f"partition {hold['partition']} ")
+
+
+def _show_hold(hold: JsonObject, of: str = "") -> None:
+    left = duration(hold["until"] - time.time() * 1000)
+    say(f"{of}held from offset {hold['offset']} on, for {hold['name']}, {left} more")
 
 
 @stream.command("grow")
@@ -209,7 +215,9 @@ def hold_command(
             say(f"hold '{hold}' of the stream '{name}' is ended")
             return
         found = client.request("stream.hold", stream=name, name=hold, offset=offset, for_ms=for_ms)
-    say(f"the stream '{name}' is held from offset {max(offset or 0, found['first'])} on for {duration(for_ms)}")
+    for part in found.get("partitions", [{"name": name, **found}]):
+        first = max(offset or 0, part["first"])
+        say(f"the stream '{part['name']}' is held from offset {first} on for {duration(for_ms)}")
 
 
 @stream.command("producer")
@@ -221,18 +229,28 @@ def hold_command(
 def producer_command(name: str, producer: str, sequence: int | None, vhost: str | None, url: str) -> None:
     """Show what a PRODUCER (the header x-producer-id) has published last to the stream NAME.
 
-    The last 10,000 producers are remembered.
+    The last 10,000 producers are remembered. Of a stream with partitions each is asked: a sequence is in the one to
+    which the key of its message leads.
     """
     asked = {} if sequence is None else {"sequence": sequence}
     with asking(url, vhost) as client:
-        found = client.request("stream.producer", stream=name, producer=producer, **asked)
-    if sequence is not None and not found["is_published"]:
-        last = "nothing" if found["sequence"] is None else f"sequence {found['sequence']}"
+        answer = client.request("stream.producer", stream=name, producer=producer, **asked)
+    rows = answer.get("partitions", [{"name": name, **answer}])
+    if sequence is not None and not any(row["is_published"] for row in rows):
+        newest = max([row["sequence"] for row in rows if row["sequence"] is not None], default=None)
+        last = "nothing" if newest is None else f"sequence {newest}"
         raise Failed(f"sequence {sequence} is not in the stream '{name}': of producer '{producer}' it has {last} last")
-    if found["sequence"] is None:
-        say(f"the stream '{name}' remembers no producer '{producer}'")
-    else:
-        say(f"producer '{producer}' has published sequence {found['sequence']} last, at offset {found['offset']}")
+    if sequence is not None and "partitions" in answer:
+        known = ", ".join([row["name"] for row in rows if row["is_published"]])
+        raise Failed(f"sequence {sequence} has arrived if the key of its message leads to one of {known}: ask the "
+                     "partition to which it leads")  # fmt: skip
+    for row in rows:
+        where = f"{row['name']}: " if "partitions" in answer else ""
+        if row["sequence"] is None:
+            say(f"the stream '{row['name']}' remembers no producer '{producer}'")
+        else:
+            last = f"sequence {row['sequence']} last, at offset {row['offset']}"
+            say(f"{where}producer '{producer}' has published {last}")
 
 
 def _end(context: click.Context, parameter: click.Parameter, value: str | None) -> End | None:

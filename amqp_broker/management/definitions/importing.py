@@ -43,13 +43,12 @@ from amqp_broker.queue_types.quorum.cursor_arguments import SOURCE
 from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type, lives_in_groups, type_named
 from amqp_broker.queue_types.stream.arguments import COMPACT, PARTITIONS
 from amqp_broker.turn.letting_go import SLICE, let_go
-from amqp_broker.vhosts.policies import PolicyError, check_policy, keys_without_effect
+from amqp_broker.vhosts.policies import PolicyError, check_policy, effective_policies, keys_without_effect
 from exchanges.bindings import EXCHANGE, QUEUE, Identity, identity
 from exchanges.delayed import DelayedExchange
 from exchanges.exchange import Exchange
 from exchanges.registry import create_exchange
 from queues.arguments import ArgumentError, WrongArgument
-from queues.quorum.arguments import group_size
 from queues.stream.shares import MOST_PARTITIONS
 
 if TYPE_CHECKING:
@@ -473,7 +472,7 @@ class Importer:
         command = commands.declare_queue(
             vhost,
             name,
-            self._next_queue_id(type_name, lowest, group_size(arguments), source),
+            self._next_queue_id(type_name, lowest, self._size(vhost, name, type_name, arguments), source),
             type_name=type_name,
             auto_delete=auto_delete,
             arguments_raw=arguments.raw,
@@ -516,12 +515,18 @@ class Importer:
             if self._state.queue(vhost, partition_name(name, number)) is not None:
                 taken = partition_name(name, number)
                 entry.error("name", f"there is a queue '{taken}' already, which is to be a partition of it")
-        size = group_size(arguments)
+        size = self._size(vhost, name, type_name, arguments)
         ids = [self._next_queue_id(type_name, self._state.next_queue_id, size)]
         for _ in range(count):
             ids.append(self._next_queue_id(type_name, ids[-1] + 1, size))
         rest = QUEUE_TYPES[type_name].with_partitions(arguments, 0).raw
         self._do(commands.partition_stream(vhost, name, ids[0], type_name, arguments.raw, 0, ids[1:], rest))
+
+    def _size(self, vhost: str, name: str, type_name: str, arguments: Mapping[str, object]) -> int:
+        """On how many nodes a queue is to be; policies of the file are there before queues."""
+        queue_type = QUEUE_TYPES[type_name]
+        policy, _ = effective_policies(self._state, vhost, queue_type.policy_kind, name)
+        return queue_type.size_of(arguments, policy)
 
     def _source_of(
         self, entry: Entry, vhost: str, type_name: str, arguments: Mapping[str, object]

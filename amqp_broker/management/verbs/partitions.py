@@ -41,15 +41,22 @@ def stat(queue: Queue, figures_of: LookAt) -> Steps:
         "stream_uncompressed_bytes": sum([row["stream_uncompressed_bytes"] for row in rows]),
         "partitions": rows,
         "groups": [_group(name, found) for name in groups],
-    }
+        "holds": [
+            {"partition": number, "name": name, **hold._asdict()}
+            for number, figures in enumerate(found) if figures is not None
+            for name, hold in figures.holds.items()
+        ],
+    }  # fmt: skip
 
 
 def _row(name: str, seen: Seen) -> JsonObject:
     figures = seen.figures
     row = {"name": name, "node": seen.node, **extent_of(figures)}
     if figures is None:
-        return {**row, "leader": "", "first_time": None, "last_time": None, "compaction": None}
-    return {**row, "leader": figures.leader, "compaction": compaction_of(figures)}
+        return {**row, "leader": "", "first_time": None, "last_time": None, "producers": 0, "compaction": None}
+    return {
+        **row, "leader": figures.leader, "producers": figures.producers, "compaction": compaction_of(figures),
+    }  # fmt: skip
 
 
 def extent_of(figures: StreamFigures | None) -> JsonObject:
@@ -69,6 +76,11 @@ def compaction_of(figures: StreamFigures) -> JsonObject | None:
     return {"key": settings.key, "tombstone_age_ms": settings.tombstone_age, **found._asdict()}
 
 
+def lag_of(figures: StreamFigures, position: int) -> int:
+    """How many messages somebody at this position has before itself; what retention has taken is none."""
+    return max(0, figures.next - max(position, figures.first))
+
+
 def _group(name: str, found: Sequence[StreamFigures | None]) -> JsonObject:
     """owner: the node of who is to read a partition; reader: of who does, another one while it changes hands."""
     share = found[0].shares.get(name) if found[0] is not None else None
@@ -77,7 +89,7 @@ def _group(name: str, found: Sequence[StreamFigures | None]) -> JsonObject:
         group = figures.groups.get(name) if figures is not None else None
         if figures is not None and group is not None:
             owner = share.owners[number] if share is not None and number < len(share.owners) else ""
-            lag = max(0, figures.next - group.position)
+            lag = lag_of(figures, group.position)
             row = {"partition": number, "position": group.position, "lag": lag, "owner": owner, "reader": group.reader}
             rows.append(row)
     return {

@@ -81,7 +81,7 @@ class StreamVerbs:
             **found,
             "producers": figures.producers,
             "groups": [
-                {"name": name, **group._asdict(), "lag": max(0, figures.next - group.position)}
+                {"name": name, **group._asdict(), "lag": partition_verbs.lag_of(figures, group.position)}
                 for name, group in figures.groups.items()
             ],
             "holds": [{"name": name, **hold._asdict()} for name, hold in figures.holds.items()],

@@ -113,7 +113,7 @@ KEYS: Final[Mapping[str, PolicyKey]] = {
     "stream-filter-size-bytes": PolicyKey(between(16, 255)),
     "stream-tombstone-age": PolicyKey(_age),
     "stream-compression": PolicyKey(one_of("none", "zlib")),
-    "initial-cluster-size": PolicyKey(at_least(0)),
+    "initial-cluster-size": PolicyKey(at_least(1)),
     "ha-mode": PolicyKey(one_of("all", "exactly", "nodes"), no_effect=_NO_MIRRORS),
     "ha-params": PolicyKey(_anything, no_effect=_NO_MIRRORS),
     "ha-sync-mode": PolicyKey(one_of("automatic", "manual"), no_effect=_NO_MIRRORS),

@@ -160,6 +160,17 @@ class QueueType:
         raise NotImplementedError
 
     @classmethod
+    def as_declared(cls, arguments: Table, present: Table) -> Table:
+        """What somebody says who declares a queue of this type again, to be compared with what it has now: something
+        that has changed since may be said as it was."""
+        return arguments
+
+    @classmethod
+    def size_of(cls, arguments: Mapping[str, object], policy: Definition) -> int:
+        """On how many nodes a queue that is declared so is to be, if it lives in a group; 0: nothing is said."""
+        return 0
+
+    @classmethod
     def made_of(cls, arguments: Mapping[str, object]) -> str | None:
         """The name of the stream that has the messages of a queue that is declared so; None where it has its own.
         Raises ArgumentError."""

@@ -11,6 +11,7 @@ from amqp_broker.queue_types.contract.queue_type import Declared, QueueType, Typ
 from queues.quorum.arguments import group_size, leads_locally
 
 if TYPE_CHECKING:
+    from amqp_broker.queue_types.contract.policy_keys import Definition
     from amqp_broker.queue_types.groups.group import QueueGroup
 
 
@@ -28,9 +29,11 @@ class GroupedHost(TypeHost, Protocol):
 
 
 class GroupType(QueueType):
-    """title: what one is, in a sentence. rabbitmq_name: RabbitMQ's word for the type."""
+    """title: what one is, in a sentence. rabbitmq_name: RabbitMQ's word for the type. policy_wins: over the arguments
+    that say where a queue is to be."""
 
     lives_in_groups = True
+    policy_wins: ClassVar[bool] = False
     title: ClassVar[str]
     rabbitmq_name: ClassVar[str]
     _host: GroupedHost
@@ -63,4 +66,10 @@ class GroupType(QueueType):
     def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:
         """See QueueType."""
         policy, _ = self._host.policies_of(vhost, self.policy_kind, name)
-        return self._host.place_queue(lowest, leads_locally(arguments, policy), group_size(arguments, policy))
+        is_local = leads_locally(arguments, policy, policy_wins=self.policy_wins)
+        return self._host.place_queue(lowest, is_local, self.size_of(arguments, policy))
+
+    @classmethod
+    def size_of(cls, arguments: Mapping[str, object], policy: Definition) -> int:
+        """See QueueType."""
+        return group_size(arguments, policy, policy_wins=cls.policy_wins)

@@ -235,12 +235,14 @@ class GroupReader(StreamReader):
             stored = stream.log.chunk_at(self.offset, self.wait)
             if stored is None or (consumer.no_ack and not self._may_go(stream)):
                 consumer.is_waiting = True
+                self._store_soon()
                 return room
             if self.offset < stored.first:
                 self.offset = stored.first
             if self.filter is not None and not self.filter.may_want(stored.chunk):
                 self.offset = stored.next
                 room -= MADE
+                self._store_soon()
             else:
                 room = self.serve_chunk(stored, room)
         consumer.is_waiting = False
@@ -282,6 +284,8 @@ class GroupReader(StreamReader):
             else:
                 self.counts.delivered += 1
                 room -= self._hand_over(stored, here, offset)
+        if self.filter is not None:
+            self._store_soon()
         return room
 
     def _hand_over(self, stored: Stored, place: int, offset: int) -> int:
@@ -363,7 +367,17 @@ class GroupReader(StreamReader):
         self._unstored += 1
         if self._unstored >= settings.store_after:
             self._store()
-        elif self._storing is None or not self._storing.is_set:
+        else:
+            self._begin_to_store()
+
+    def _store_soon(self) -> None:
+        """It has passed over what it does not want, or what is gone: nobody settles that."""
+        if self.position > self._stored and not self.consumer.no_ack and not self._has_left:
+            self._begin_to_store()
+
+    def _begin_to_store(self) -> None:
+        settings = self._settings
+        if self._storing is None or not self._storing.is_set:
             self._storing = settings.after(settings.store_ms, self._store)
 
     @property

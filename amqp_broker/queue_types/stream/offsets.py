@@ -1,4 +1,4 @@
-"""Where a consumer of a stream begins: the argument `x-stream-offset`.
+"""Where a consumer of a stream begins: the argument `x-stream-offset`; and where it ends: `x-stream-until`.
 
 The argument is read when the consumer comes, and becomes an offset when it is served for the first time: `next` is then
 what no message of this node's log has yet.
@@ -15,6 +15,7 @@ from queues.arguments import ArgumentError
 from queues.stream.start import Start, StartKind
 
 OFFSET: Final = "x-stream-offset"
+UNTIL: Final = "x-stream-until"
 _LAST_SECOND: Final = 1 << 40  # the stream's times are far below it, and milliseconds of it fit into 63 bits
 
 #: The oldest message.
@@ -29,7 +30,30 @@ def parse_start(arguments: Mapping[str, object]) -> Start:
     ArgumentError."""
     if OFFSET not in arguments:
         return Start(StartKind.NEXT)
-    value, kind = arguments[OFFSET], kind_of(arguments, OFFSET)
+    found = _read(arguments, OFFSET)
+    if found is None:
+        value, kind = arguments[OFFSET], kind_of(arguments, OFFSET)
+        raise ArgumentError(OFFSET, f"{{invalid_stream_offset_arg,{_term(kind, value)}}}")
+    return found
+
+
+def parse_until(arguments: Mapping[str, object]) -> Start | None:
+    """What x-stream-until says: the end of what there is when the consumer comes, `last`; an offset; a time; or an age.
+    None where nothing is said. Raises ArgumentError."""
+    if UNTIL not in arguments:
+        return None
+    if arguments[UNTIL] == "last":
+        return Start(StartKind.NEXT)
+    found = _read(arguments, UNTIL)
+    if found is None or found.kind not in (StartKind.OFFSET, StartKind.TIME, StartKind.AGE):
+        raise ArgumentError(UNTIL, f"a consumer ends before an offset from 0 on, a time, an age such as 1h, or with "
+                            f"'last', and not at {arguments[UNTIL]!r}")  # fmt: skip
+    return found
+
+
+def _read(arguments: Mapping[str, object], key: str) -> Start | None:
+    """None where it is nothing of a stream."""
+    value, kind = arguments[key], kind_of(arguments, key)
     if kind == "timestamp":
         return Start(StartKind.TIME, 1000 * min(_seconds(value), _LAST_SECOND))
     if isinstance(value, int) and not isinstance(value, bool):
@@ -40,7 +64,7 @@ def parse_start(arguments: Mapping[str, object]) -> Start:
         age = age_of(value)
         if age is not None:
             return Start(StartKind.AGE, age)
-    raise ArgumentError(OFFSET, f"{{invalid_stream_offset_arg,{_term(kind, value)}}}")
+    return None
 
 
 def _seconds(value: object) -> int:

@@ -30,6 +30,7 @@ cdef class StreamQueue(LogQueue):
     cdef object _counted
     cdef public object compactor
     cdef readonly object _packer
+    cdef readonly object _retainer
     cdef object _packing_room
     cdef object _mender
     cdef dict _parked

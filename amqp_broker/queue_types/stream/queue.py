@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
-from amqp_broker.errors import precondition_failed
+from amqp_broker.errors import not_found, precondition_failed
 from amqp_broker.queue_types.stream.arguments import as_queue_arguments
 from amqp_broker.queue_types.stream.chunk_writer import ChunkWriter
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery, GroupReader, GroupSettings
@@ -27,6 +27,7 @@ from amqp_broker.queue_types.stream.operations import StreamOperations
 from amqp_broker.queue_types.stream.packer import Packer
 from amqp_broker.queue_types.stream.peeking import peek_stream
 from amqp_broker.queue_types.stream.reader import StreamReader
+from amqp_broker.queue_types.stream.retainer import Retainer
 from amqp_broker.queue_types.stream.wish import Wish
 from queues.message import Delivery, Message
 from queues.peeking import PeekSteps, PeekWish
@@ -36,7 +37,7 @@ from queues.stream.counts import StreamCounts
 from queues.stream.groups import Member
 from queues.stream.settings import COMPRESSIONS, StreamSettings
 from queues.stream.source import StreamSource
-from queues.stream.start import page_of, place_of
+from queues.stream.start import StartKind, page_of, place_of
 from queues.stream.stream import Stream
 from queues.sums import QueueSums
 from storage.errors import CorruptRecord
@@ -95,6 +96,7 @@ class StreamQueue(LogQueue):
         self.compactor: Compactor | None = None
         self._counted = StreamCounts()
         self._packer: Packer | None = None
+        self._retainer: Retainer | None = None
         self._packing_room: RewritingRoom | None = None
         self._mender: Mender | None = None
         self._parked: dict[StreamReader, None] = {}
@@ -113,6 +115,7 @@ class StreamQueue(LogQueue):
             self.wanted = settings
             self.settings = as_queue_arguments(settings)
             self._see_to_packing()
+            self._see_to_retention()
             self.group.settings_changed(self)
 
     def open_command(self) -> OpenStream:
@@ -324,16 +327,41 @@ class StreamQueue(LogQueue):
     def _reader_for(self, consumer: Subscriber, wish: Wish) -> StreamReader:
         """See LogQueue."""
         if wish.group is None:
-            return StreamReader(self, consumer, wish.start, wish.filter)
+            return StreamReader(self, consumer, wish.start, wish.filter, wish.until)
         return GroupReader(self, consumer, wish.start, wish.filter, wish.group, self._groups)
 
     def _join(self, consumer: Consumer, then: Done) -> None:
-        """See LogQueue. Who reads alone asks nobody; on a guest of the group, a member, where it begins."""
+        """See LogQueue. Who reads alone asks nobody, unless it is to end; on a guest of the group, a member, where it
+        begins."""
         self.group.tell_growth(self.queue_id, self._grown)
         reader = self.consumers[consumer]
         if isinstance(reader, GroupReader):
             super()._join(consumer, then)
-        elif self.group.guest is not None and self.distant is not None:
+        elif reader.ending is not None:
+            self._find_until(reader, then)
+        else:
+            self._begin_alone(reader, then)
+
+    def _find_until(self, reader: StreamReader, then: Done) -> None:
+        """Where it ends, of all that was committed before it came."""
+
+        def placed(offset: int | None) -> None:
+            if reader.is_ended:
+                then(not_found("queue", self.name, self.declaration.vhost))
+            elif offset is None and (self.stream() is not None or self.group.guest is not None):
+                then(self.unreadable())
+            else:
+                reader.ending, reader.until = None, offset or 0
+                self._begin_alone(reader, then)
+
+        ending = cast("Start", reader.ending)
+        if ending.kind is StartKind.OFFSET:
+            placed(ending.value)
+        else:
+            self.place(ending, placed)
+
+    def _begin_alone(self, reader: StreamReader, then: Done) -> None:
+        if self.group.guest is not None and self.distant is not None:
             self.distant.place_reader(reader, then)
         else:
             then(None)
@@ -381,9 +409,19 @@ class StreamQueue(LogQueue):
         self.group.tell_growth(self.queue_id, self._grown)
 
     def pack_in(self, room: RewritingRoom) -> None:
-        """Its pages are compressed there, if and as long as its settings say so."""
+        """Its pages are compressed there, and it is kept to its limits, if and as long as its settings say so."""
         self._packing_room = room
         self._see_to_packing()
+        self._see_to_retention()
+
+    def _see_to_retention(self) -> None:
+        room, retainer = self._packing_room, self._retainer
+        if self.wanted.max_length_bytes is None and self.wanted.max_age is None:
+            self._retainer = None
+            if retainer is not None:
+                retainer.end()
+        elif retainer is None and room is not None:
+            self._retainer = Retainer(self, room)
 
     def _see_to_packing(self) -> None:
         room, packer = self._packing_room, self._packer
@@ -546,6 +584,8 @@ class StreamQueue(LogQueue):
             self.compactor.end()
         if self._packer is not None:
             self._packer.end()
+        if self._retainer is not None:
+            self._retainer.end()
         watching, self._watching = self._watching, {}
         for reader in watching:
             reader.end(True)

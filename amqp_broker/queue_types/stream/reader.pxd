@@ -8,6 +8,7 @@ from queues.sums cimport QueueSums
 
 cdef Py_ssize_t _MADE
 cdef long long _UNPLACED
+cdef long long _NEVER
 
 cdef class StreamReader:
     cdef public long long offset
@@ -19,6 +20,8 @@ cdef class StreamReader:
     cdef readonly QueueSums counts
     cdef readonly object start
     cdef readonly object filter
+    cdef public object ending
+    cdef public long long until
     cdef public object looks_at
     cdef Delivery _copied
     cdef long long _chunk
@@ -29,7 +32,7 @@ cdef class StreamReader:
     @cython.locals(consumer=Consumer)
     cpdef Py_ssize_t serve(self, Py_ssize_t room, long long now) except? -1
     @cython.locals(consumer=Consumer, octets=bytes, start=Py_ssize_t, end=Py_ssize_t, offset="long long",
-                   first="long long", behind="long long", place=Py_ssize_t, here=Py_ssize_t, message=Message,
+                   first="long long", behind="long long", last="long long", place=Py_ssize_t, here=Py_ssize_t, message=Message,
                    has_holes=bint)
     cpdef Py_ssize_t serve_chunk(self, object stored, Py_ssize_t room) except? -1
     @cython.locals(wanted="long long", place=Py_ssize_t)

@@ -42,6 +42,8 @@ MADE = 4
 _MADE = MADE
 #: An offset that is not known yet.
 _UNPLACED = -1
+#: Where a reader ends that reads for ever.
+_NEVER = 1 << 62
 
 
 class LooksAt(NamedTuple):
@@ -54,10 +56,16 @@ class LooksAt(NamedTuple):
 class StreamReader:
     """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue is to serve it.
     knows_end: this node's copy has had all that was committed when the consumer came. start: where it begins. filter:
-    what it wants of that, None for everything. counts: the queue's. looks_at: of the stream's groups, None for none."""
+    what it wants of that, None for everything. counts: the queue's. looks_at: of the stream's groups, None for none.
+    ending: where it is to end, as long as it is not known which offset that is: until. It is cancelled there."""
 
     def __init__(
-        self, queue: StreamQueue, consumer: Subscriber, start: Start, wanted: ReaderFilter | None
+        self,
+        queue: StreamQueue,
+        consumer: Subscriber,
+        start: Start,
+        wanted: ReaderFilter | None,
+        ending: Start | None = None,
     ) -> None:
         self.offset = _UNPLACED
         self.is_late = False
@@ -68,6 +76,8 @@ class StreamReader:
         self.counts = queue.counts
         self.start = start
         self.filter = wanted
+        self.ending = ending
+        self.until = _NEVER
         self.looks_at: LooksAt | None = None
         # What channels hold of what was copied: there is nothing to tell one from another by.
         self._copied = _delivery(consumer, None, 0)
@@ -86,12 +96,15 @@ class StreamReader:
         """Hand out what there is, for as long as there is credit and room, in units of about a microsecond. Returns
         the room that is left; none: there may be more. Raises CorruptRecord, OSError."""
         consumer = self.consumer
+        if self.ending is not None:
+            consumer.is_waiting = True
+            return room
         stream = self.queue.readable(self)
         if stream is None:  # nobody has published anything, or this node does not know of it yet
             if self.offset == _UNPLACED and not place_of(self.start, self.queue.empty_stream(), now):
                 self.offset = 0  # what comes is published from now on
             consumer.is_waiting = True
-            return room
+            return room if self.until else self._end_here(room)
         is_unsound = self.queue.compactor is not None and not stream.is_compacted_enough
         if is_unsound or (self.offset == _UNPLACED and not self._begin(stream, now)):
             consumer.is_waiting = True
@@ -100,18 +113,29 @@ class StreamReader:
             if room <= 0:
                 return 0
             self.offset = max(self.offset, stream.first)
+            if self.offset >= self.until:
+                break
             stored = stream.log.chunk_at(self.offset, self.wait)
             if stored is None:
                 consumer.is_waiting = True
                 return room
             if self.offset < stored.first:
                 self.offset = stored.first
+            if self.offset >= self.until:
+                break
             if self.filter is not None and not self.filter.may_want(stored.chunk):
                 self.offset = stored.next
                 room -= _MADE
             else:
                 room = self.serve_chunk(stored, room)
+        if self.offset >= self.until:
+            return self._end_here(room)
         consumer.is_waiting = False
+        return room
+
+    def _end_here(self, room: int) -> int:
+        """It has all that it has asked for."""
+        self.queue.give_up(self)
         return room
 
     def _begin(self, stream: Stream | DistantReading, now: int) -> bool:
@@ -144,12 +168,13 @@ class StreamReader:
         octets, start, end = stored.chunk.octets, stored.chunk.start, stored.chunk.end
         has_holes = stored.chunk.has_holes
         offset, first, behind = self.offset, stored.first, stored.next
+        last = min(behind, self.until)
         place = self.find(octets, start, end, first)
-        while offset < behind and room > 0 and consumer.has_credit():
+        while offset < last and room > 0 and consumer.has_credit():
             if has_holes:
                 offset = behind if place == end else first + get_u32(octets, place + 4)
-                if offset == behind:
-                    self.offset = behind
+                if offset >= last:
+                    self.offset = offset
                     break
             here, offset = place, offset + 1
             place = next_record(octets, place)

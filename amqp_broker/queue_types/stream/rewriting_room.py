@@ -32,6 +32,7 @@ class RewritingRoom:
         self.background = background
         self.every_ms = config.stream_compaction_ms
         self.pack_every_ms = config.stream_compression_ms
+        self.retain_every_ms = config.stream_retention_ms
         self.percent = config.stream_compaction_percent
         self.most_keys = config.stream_compaction_keys_bytes // KEY_BYTES
         self.busy: Waiting | None = None

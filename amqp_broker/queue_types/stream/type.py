@@ -12,6 +12,7 @@ from amqp_broker.queue_types.groups.group_type import GroupedHost, GroupType
 from amqp_broker.queue_types.stream.arguments import (
     EXAMPLES,
     OWN_ARGUMENTS,
+    PARTITIONS,
     RABBITMQ_NAME,
     as_queue_arguments,
     parse_stream_arguments,
@@ -64,6 +65,7 @@ class StreamType(GroupType):
     )  # fmt: skip
     title = "a stream"
     rabbitmq_name = RABBITMQ_NAME
+    policy_wins = True
     since = STREAMS
     inspected_as = name
 
@@ -81,6 +83,15 @@ class StreamType(GroupType):
     def with_partitions(cls, arguments: Table, count: int) -> Table:
         """See QueueType."""
         return with_partitions(arguments, count)
+
+    @classmethod
+    def as_declared(cls, arguments: Table, present: Table) -> Table:
+        """See QueueType: one that has got more partitions since is declared as before by those who know nothing of
+        that."""
+        said, there = arguments.get(PARTITIONS), present.get(PARTITIONS)
+        if isinstance(said, int) and isinstance(there, int) and not isinstance(said, bool) and 0 < said < there:
+            return with_partitions(arguments, there)
+        return arguments
 
     # -- the queues of this node ---------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from amqp_broker.errors import ConnectionException, precondition_failed
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.queue_types.stream.arguments import RABBITMQ_NAME
 from amqp_broker.queue_types.stream.filters import ReaderFilter, parse_filter
-from amqp_broker.queue_types.stream.offsets import parse_start
+from amqp_broker.queue_types.stream.offsets import UNTIL, parse_start, parse_until
+from queues.arguments import ArgumentError
 
 if TYPE_CHECKING:
     from queues.consumer import Subscriber
@@ -22,11 +23,12 @@ _MOST_NAME_BYTES = 255
 
 class Wish(NamedTuple):
     """start: where it begins. filter: what it wants of that, None for everything. group: with whom it reads, None for
-    nobody."""
+    nobody. until: before what it ends, None for never."""
 
     start: Start
     filter: ReaderFilter | None
     group: str | None
+    until: Start | None = None
 
     @staticmethod
     def of(consumer: Subscriber, title: str) -> Wish:
@@ -41,8 +43,10 @@ class Wish(NamedTuple):
             raise not_implemented(f"automatic acknowledgement not supported by stream queues {title}")
         if consumer.shared_limit():
             raise not_implemented(f"{title} does not support global qos")
-        start, wanted = parse_start(arguments), parse_filter(arguments)
-        return Wish(start, wanted, _name(arguments[GROUP]) if GROUP in arguments else None)
+        start, wanted, until = parse_start(arguments), parse_filter(arguments), parse_until(arguments)
+        if until is not None and GROUP in arguments:
+            raise ArgumentError(UNTIL, f"it is of who reads alone, and a group ({GROUP}) does not end: leave out one")
+        return Wish(start, wanted, _name(arguments[GROUP]) if GROUP in arguments else None, until)
 
 
 def not_implemented(text: str) -> ConnectionException:

@@ -81,6 +81,78 @@ def test_a_range_is_published_again(command: Command) -> None:
     assert "300 messages, offsets from 0" in command.out("stream", "stat", "log")
 
 
+def test_a_limit_says_where_to_go_on(command: Command) -> None:
+    fill(command, "log", 10)
+    target(command, "to")
+    replay = ("stream", "replay", "log", "--to-queue", "to", "--limit", "4", "--from")
+    assert command.out(*replay, "0") == (
+        "4 of 10 messages published again; that is the limit, the next one is offset 4\n  4 to queue 'to'\n"
+    )
+    assert "the next one is offset 8" in command.out(*replay, "4")
+    assert command.out(*replay, "8").startswith("2 of 2 messages published again\n")
+    assert taken(command, "to") == [b"%d" % number for number in range(10)]
+
+
+def test_what_no_queue_takes_does_not_count_and_nothing_behind_it_is_left_out(command: Command) -> None:
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        for name in ("log", "4", "6"):
+            channel.call(m.QueueDelete(queue=name))
+            kind = "stream" if name == "log" else "classic"
+            channel.call(m.QueueDeclare(queue=name, durable=True, arguments=Table({"x-queue-type": kind})))
+        channel.call(m.QueueBind(queue="log", exchange="amq.topic", routing_key="#"))
+        for name in ("4", "6"):
+            channel.call(m.QueueBind(queue=name, exchange="amq.direct", routing_key=name))
+        channel.confirm_select()
+        for number in range(8):
+            channel.publish("amq.topic", str(number), b"%d" % number)
+        channel.wait_for_confirms()
+    said = command.out("stream", "replay", "log", "--from", "0", "--to-exchange", "amq.direct", "--limit", "2")
+    assert said.startswith("2 of 8 messages published again; 5 unroutable; that is the limit, the next one is offset 7")
+    assert (taken(command, "4"), taken(command, "6")) == ([b"4"], [b"6"])
+
+
+def test_partitions_are_replayed_each(command: Command) -> None:
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        arguments = Table({"x-queue-type": "stream", "x-stream-partitions": 3})
+        channel.call(m.QueueDeclare(queue="whole", durable=True, arguments=arguments))
+    target(command, "to")
+    status, _, said = command.call("stream", "replay", "whole", "--from", "0", "--to-queue", "to")
+    assert status == 1
+    assert "'whole' has partitions, each with offsets of its own" in said
+    assert "'whole-0' to 'whole-2'" in said
+    delete(command, "whole")
+
+
+def delete(command: Command, name: str) -> None:
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        channel.call(m.QueueDelete(queue=name))
+
+
+def test_partitions_are_held_and_asked_together(command: Command) -> None:
+    with Connection.open(command.url) as connection, connection.channel() as channel:
+        arguments = Table({"x-queue-type": "stream", "x-stream-partitions": 2})
+        channel.call(m.QueueDeclare(queue="whole", durable=True, arguments=arguments))
+        channel.confirm_select()
+        headers = {"x-producer-id": "p", "x-producer-sequence": 7, "x-stream-key": "a"}
+        channel.publish("", "whole", b"x", {"headers": headers})
+        channel.wait_for_confirms()
+    said = command.out("stream", "hold", "whole", "audit", "--at", "0", "--for", "2h")
+    assert said.splitlines() == [f"the stream 'whole-{number}' is held from offset 0 on for 2h0m" for number in (0, 1)]
+    stat = command.out("stream", "stat", "whole")
+    assert "partition 0 held from offset 0 on, for audit, 1h59m more" in stat
+    assert "partition 1 held from" in stat
+    shown = command.out("stream", "producer", "whole", "p").splitlines()
+    assert sorted(line.partition(": ")[2] for line in shown) == [
+        "", "producer 'p' has published sequence 7 last, at offset 0",
+    ]  # fmt: skip
+    known = next(line.partition(": ")[0] for line in shown if ": " in line)
+    status, out, said = command.call("stream", "producer", "whole", "p", "--sequence", "7")
+    assert (status, out) == (1, "")
+    assert f"leads to one of {known}: ask the partition" in said
+    assert "it has sequence 7 last" in command.refusal("stream", "producer", "whole", "p", "--sequence", "8")
+    delete(command, "whole")
+
+
 def test_each_keeps_its_key_and_goes_into_the_same_stream_too(command: Command) -> None:
     fill(command, "log", 3)
     target(command, "odd")

@@ -624,6 +624,19 @@ def test_what_is_to_be_on_so_many_nodes_is_in_a_group_of_that_size() -> None:
     assert {queue.queue_id % 5 for queue in metadata.queues("v")} == {1, 3}
 
 
+def test_a_policy_says_it_of_streams_whatever_their_arguments_say() -> None:
+    metadata = newest()
+    bounds = Bounds(5, groups_of_size=lambda size: [1, 3] if size == 3 else [0, 1, 2, 3, 4])
+    policy = {
+        "vhost": "v", "name": "p", "pattern": "^s", "apply-to": "streams", "definition": {"initial-cluster-size": 3},
+    }  # fmt: skip
+    whole = stream("s", 3, **{"x-initial-cluster-size": 5})
+    one = {"vhost": "v", "name": "s1", "durable": True, "arguments": {"x-queue-type": "stream"}}
+    for command in import_commands({"policies": [policy], "queues": [whole, one]}, metadata, zeros, bounds=bounds):
+        assert metadata.apply(command)
+    assert {queue.queue_id % 5 for queue in metadata.queues("v")} == {1, 3}
+
+
 def test_a_stream_has_no_more_partitions_than_the_node_lets_it_have() -> None:
     queue, metadata = stream("s", 9), newest()
     assert import_commands({"queues": [queue]}, metadata, zeros, bounds=Bounds(max_partitions=9))

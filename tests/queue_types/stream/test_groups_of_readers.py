@@ -6,10 +6,11 @@ from __future__ import annotations
 import pytest
 
 from amqp_broker.protocol import methods
-from amqp_broker.protocol.properties import decode_properties
+from amqp_broker.protocol.frames import encode_method_frame
+from amqp_broker.protocol.properties import decode_properties, encode_properties
 from queues.stream.groups import Member, ReaderGroup
 from queues.stream.source import source_of
-from tests.node.node_driver import Client, NodeDriver
+from tests.node.node_driver import Client, NodeDriver, frame_octets
 from tests.queue_types.stream.test_streams_of_a_node import a_stream, consume, fill, qos
 
 
@@ -40,6 +41,13 @@ def group_of(driver: NodeDriver, name: str = "g") -> ReaderGroup:
     found = queue.stream().groups.get(name)
     assert found is not None
     return found
+
+
+def published(body: bytes, headers: dict[str, str]) -> bytes:
+    octets = encode_method_frame(1, methods.BasicPublish(0, "", "s", False, False))
+    section = encode_properties({"headers": headers})
+    octets += frame_octets(2, 1, b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + section)
+    return octets + frame_octets(3, 1, body)
 
 
 def numbers(first: int, behind: int) -> list[bytes]:
@@ -74,6 +82,48 @@ def test_the_position_is_the_lowest_that_is_not_settled(driver: NodeDriver) -> N
     assert group_of(driver).position == 0  # it is stored now and then
     driver.wait(driver.config.stream_position_ms)
     assert (group_of(driver).position, group_of(driver).delivered) == (3, 10)
+
+
+def test_what_a_filter_passes_over_moves_the_position(driver: NodeDriver) -> None:
+    """Else it would be gone over again after a crash, and the group be behind for ever."""
+    publisher = a_stream(driver)
+    fill(driver, publisher, *numbers(0, 5), headers={"x-stream-filter-value": "red"})
+    fill(driver, publisher, *numbers(5, 9), headers={"x-stream-filter-value": "blue"})
+    reader = member(driver, x_stream_filter="blue")
+    assert bodies(reader) == numbers(5, 9)
+    driver.wait(driver.config.stream_position_ms)
+    assert group_of(driver).position == 5
+    reader.send(1, methods.BasicAck(4, True))
+    fill(driver, publisher, *numbers(9, 12), headers={"x-stream-filter-value": "red"})
+    driver.wait(2 * driver.config.stream_position_ms)
+    assert bodies(reader) == []
+    assert group_of(driver).position == 12
+    driver.crash()
+    assert group_of(driver).position == 12
+
+
+def test_what_a_filter_passes_over_within_a_chunk_moves_the_position_too(driver: NodeDriver) -> None:
+    """Where there are values besides, so that the chunk is looked at."""
+    publisher = a_stream(driver)
+    for value in ("red", "blue"):
+        for body in numbers(0, 3):
+            publisher.send_octets(published(body, {"x-stream-filter-value": value}))
+    driver.settle()
+    reader = member(driver, x_stream_filter="blue")
+    assert bodies(reader) == numbers(0, 3)
+    driver.wait(2 * driver.config.stream_position_ms)
+    assert group_of(driver).position == 3
+
+
+def test_retention_moves_the_position_of_a_reader_that_it_passes(driver: NodeDriver) -> None:
+    publisher = a_stream(driver)
+    fill(driver, publisher, *numbers(0, 4))
+    reader = member(driver, x_stream_filter="none")
+    source = source_of(driver.queue("s"))
+    assert source is not None
+    source.trim(4, lambda error, first: None)
+    driver.wait(2 * driver.config.stream_position_ms)
+    assert (group_of(driver).position, bodies(reader)) == (4, [])
 
 
 def test_a_group_goes_on_where_it_was_after_a_restart(driver: NodeDriver) -> None:

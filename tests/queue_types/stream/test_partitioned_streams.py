@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
@@ -377,6 +378,48 @@ def test_a_stream_grows_while_it_is_read(driver: NodeDriver) -> None:
     assert "queue.declare-ok" in client.names()
     driver.crash()
     assert len(driver.queue("s").partitions()) == 4
+
+
+def test_who_knows_nothing_of_that_declares_it_as_before(driver: NodeDriver) -> None:
+    client = a_stream(driver, 2, x_max_age="1h")
+    broker = driver.node.broker
+    broker.propose(grow(broker, broker.vhosts["/"], driver.queue("s"), 4))
+    driver.settle()
+    for count in (1, 2, 4):
+        client.send(1, declare(x_stream_partitions=count, x_max_age="1h"))
+        driver.settle()
+        assert client.names() == ["queue.declare-ok"]
+    for wrong in (
+        {"x_stream_partitions": 5, "x_max_age": "1h"}, {"x_stream_partitions": 2}, {"x_max_age": "1h"},
+        {"x_stream_partitions": 0, "x_max_age": "1h"}, {"x_stream_partitions": True, "x_max_age": "1h"},
+    ):  # fmt: skip
+        other = a_client(driver)
+        other.send(1, declare(**wrong))
+        driver.settle()
+        assert other.names() == ["channel.close"], wrong
+    assert len(driver.queue("s").partitions()) == 4
+
+
+def test_a_policy_says_on_how_many_nodes_partitions_are(driver: NodeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the argument says; also of those that are added."""
+    broker, sizes = driver.node.broker, []
+    place = broker.place_queues
+
+    def place_queues(lowest: int, count: int, size: int = 0) -> list[int]:
+        sizes.append(size)
+        return list(place(lowest, count, size))
+
+    monkeypatch.setattr(broker, "place_queues", place_queues)
+    a_stream(driver, 2, x_initial_cluster_size=5)
+    definition = {"initial-cluster-size": 3}
+    broker.propose(commands.set_policy("/", "p", pattern="", apply_to="streams", definition=definition))
+    driver.settle()
+    broker.propose(grow(broker, broker.vhosts["/"], driver.queue("s"), 3))
+    client = a_client(driver)
+    client.send(1, declare("t", x_stream_partitions=2, x_initial_cluster_size=5))
+    driver.settle()
+    assert client.names() == ["queue.declare-ok"]
+    assert sizes == [5, 3, 3]
 
 
 def test_a_group_that_nobody_reads_misses_nothing_of_new_partitions(driver: NodeDriver) -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from queues.arguments import ArgumentError, Overflow, QueueArguments, WrongArgument
-from queues.quorum.arguments import DEDUPLICATION_WINDOW, DELIVERY_LIMIT, check_retry, parse_quorum_arguments
+from queues.quorum.arguments import (
+    DEDUPLICATION_WINDOW,
+    DELIVERY_LIMIT,
+    check_retry,
+    group_size,
+    parse_quorum_arguments,
+)
 from queues.quorum.retry import Retry, RetryType
 from queues.quorum.settings import QuorumSettings
 
@@ -153,3 +159,21 @@ def test_a_bad_retry_is_named(arguments: dict[str, object], key: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         check_retry({f"x-delayed-retry-{each}": value for each, value in arguments.items()})
     assert caught.value.key == f"x-delayed-retry-{key}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "policy", "size", "size_of_streams"),
+    [
+        ({}, None, 0, 0),
+        ({"x-quorum-initial-group-size": 5}, {"target-group-size": 3}, 5, 3),
+        ({"x-initial-cluster-size": 5}, {"initial-cluster-size": 3}, 5, 3),
+        ({"x-initial-cluster-size": 5}, {"initial-cluster-size": 0}, 5, 5),  # as earlier versions let it be
+        ({"x-initial-cluster-size": 5}, {}, 5, 5),
+        ({}, {"initial-cluster-size": 3}, 3, 3),
+    ],
+)  # fmt: skip
+def test_on_how_many_nodes_it_is_to_be(
+    arguments: dict[str, object], policy: dict[str, object] | None, size: int, size_of_streams: int
+) -> None:
+    assert group_size(arguments, policy) == size
+    assert group_size(arguments, policy, policy_wins=True) == size_of_streams
