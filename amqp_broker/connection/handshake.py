@@ -13,6 +13,7 @@ from amqp_broker.auth.service_account import ServiceAccount, ServiceSession
 from amqp_broker.auth.session import SERVICE_USER, Session
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate
 from amqp_broker.connection.connection import OPENED, Connection
+from amqp_broker.connection.expected import Expected
 from amqp_broker.connection.heartbeat import watch_heartbeat
 from amqp_broker.connection.logins import AMQP, ClientLogin, Logins
 from amqp_broker.errors import ConnectionException
@@ -74,7 +75,7 @@ _AUTHENTICATING = -1
 
 
 class Handshake:
-    """Shared by all connections of a node."""
+    """Shared by all connections of a node. expected: those that come from other workers; they count, too."""
 
     def __init__(
         self,
@@ -99,6 +100,7 @@ class Handshake:
         self._clients = clients
         self._timers = timers
         self._clock = clock
+        self.expected = Expected()
         self.logins = Logins(config, metadata, passwords, pauses, clock, self._decide, audit)
         self._handlers: dict[int, Callable[[Connection, Any], None]] = {  # own class: each takes that of its method
             c.CONNECTION_START_OK: self.on_connection_start_ok,
@@ -306,8 +308,8 @@ class Handshake:
         connection.send(0, methods.ConnectionOpenOk())
 
     def check_entry(self, session: Session, vhost: VHost) -> None:
-        """Whether this user may have one more connection to the virtual host, at this node. Raises
-        ConnectionException."""
+        """Whether this user may have one more connection to the virtual host, at this node; those that are on their way
+        here from other workers count. Raises ConnectionException."""
         if not session.has_vhost():
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{vhost.name}' refused for user '{session.user}'"
@@ -317,14 +319,15 @@ class Handshake:
             raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
         is_counted = session.user != SERVICE_USER
         most, own = self._clients.max_connections, self._clients.of_user(SERVICE_USER)
-        if is_counted and self._clients.open_count - len(own) >= most:
+        if is_counted and self._clients.open_count - len(own) + len(self.expected) >= most:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused: the node's limit of {most} connections (max_connections) is reached",
             )
         record = self._metadata.vhost(vhost.name)
         limit = record.limits.get("max-connections", -1) if record is not None else -1
-        if is_counted and 0 <= limit <= vhost.connections - sum(each.vhost is vhost for each in own):
+        here = vhost.connections - sum(each.vhost is vhost for each in own)
+        if is_counted and 0 <= limit <= here + self.expected.in_vhost(vhost.name):
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{vhost.name}' refused for user '{session.user}': "
                 f"vhost connection limit ({limit}) is reached"
@@ -334,7 +337,7 @@ class Handshake:
     def _check_user_limit(self, session: Session) -> None:
         user = self._metadata.user(session.user)
         limit = user.limits.get("max-connections", -1) if user is not None else -1
-        if 0 <= limit <= len(self._clients.of_user(session.user)):
+        if 0 <= limit <= len(self._clients.of_user(session.user)) + self.expected.of_user(session.user):
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",

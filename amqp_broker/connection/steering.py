@@ -3,7 +3,8 @@ its group.
 
     worker A                                        worker B
     wish -> held: no frame of it is handled
-    it is quiet -> ASK, the state         ->        OK: it expects the socket; or NO: A goes on with it
+    it is quiet -> ASK, the state         ->        OK: it expects the socket; or NO: A goes on with it;
+                                                    or LATER: it expects as many as it can, and is asked again
     still the same -> `take_leaving`      <- OK
     the driver hands the socket over  ...  `adopt`: the connection goes on, with the frame that A has stopped at
     or cannot: FORGET                     ->
@@ -18,21 +19,26 @@ Invariants:
    anybody else: so order of publication is order of each queue, whoever goes on.
 2. What B goes on with is what A has at the moment at which the socket leaves it: whatever has changed since ASK ends
    the move, and A goes on.
-3. A goes on with what it has held if there is no answer within ANSWER_MS; B forgets a state for which no socket has
-   come within SOCKET_MS, and takes no socket without a state.
-4. A connection is held for HELD_MS at most, MOST_LEAVING at a time; it moves MOST_MOVES times, and is held once
-   in REST_MS.
+3. A goes on with what it has held if there is no yes within ANSWER_MS since it was quiet; B forgets a state for which
+   no socket has come within SOCKET_MS, and takes no socket without a state.
+4. A connection is held for HELD_MS at most until it is quiet, MOST_LEAVING at a time; it moves MOST_MOVES times, and is
+   held once in REST_MS.
+5. B expects MOST_EXPECTED at a time, and counts them where connections are limited: whoever is between A and B has a
+   place, and of the others none has left A.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amqp_broker.auth.session import Session
 from amqp_broker.channel.channel_state import go_on_with, is_busy, is_unconfirmed, state_of
 from amqp_broker.connection.connection import connection_of
 from amqp_broker.connection.connection_state import ConnectionState
+from amqp_broker.connection.expected import MOST_EXPECTED
 from amqp_broker.connection.heartbeat import watch_heartbeat
 from amqp_broker.errors import ConnectionException
 from amqp_broker.flow.declarer import Declarer
@@ -76,8 +82,10 @@ log = logging.getLogger("amqp_broker.connection")
 
 #: So long a connection is held, for what is under way to be done, milliseconds.
 HELD_MS: Final = 20
-#: The other worker has so long to say whether it goes on with it, milliseconds.
+#: The other worker has so long to say that it goes on with it, milliseconds.
 ANSWER_MS: Final = 1000
+#: One that expects as many as it can is asked again after so long, milliseconds.
+FULL_MS: Final = 5
 #: A socket has so long to come after its state, milliseconds.
 SOCKET_MS: Final = 5000
 #: So often a connection moves.
@@ -93,7 +101,7 @@ MOST_PENDING_BYTES: Final = 1024 * 1024
 #: Of the name of a move, octets: nobody draws one again.
 TOKEN_BYTES: Final = 8
 _VERSION: Final = 1
-_ASK, _OK, _NO, _FORGET = range(1, 5)
+_ASK, _OK, _NO, _FORGET, _LATER = range(1, 6)
 _HEAD_BYTES: Final = 2
 _MOVE: Final = int(Reason.MOVE)
 
@@ -155,10 +163,12 @@ class Steering:
         self.is_on = config.has_workers and config.steering == "auto"
         self._are_groups_spread = services.groups.places.is_spread
         self.leaving: dict[Connection, _Held] = {}
-        self._unasked: dict[_Held, None] = {}
+        self._unasked: dict[_Held, None] = {}  # not known to be quiet
+        self._waiting: dict[str, dict[_Held, None]] = {}  # quiet, by their homes, which have no room for them yet
+        self._full: set[str] = set()  # who has said so a moment ago
         self._asked: dict[bytes, _Held] = {}
         self._due: list[_Held] = []  # the other worker expects their sockets
-        self._expected: dict[bytes, tuple[ConnectionState, Timer]] = {}
+        self._expected = services.handshake.expected
         self._send = services.tenants.register(FrameKind.CONNECTION_MOVE, self.receive)
 
     # -- who is to move ------------------------------------------------------------------------------------------------
@@ -253,16 +263,34 @@ class Steering:
             if self._is_busy(held.connection):
                 self._keep_soon(held)
             elif self._is_quiet(held):
+                del self._unasked[held]
+                self._wait(held)
+                self._end_after(held, ANSWER_MS)
+        if self._waiting:
+            asked = Counter(held.home for held in self._asked.values())
+            for home in list(self._waiting):
+                self._ask_some(home, MOST_EXPECTED - asked[home])
+
+    def _wait(self, held: _Held) -> None:
+        self._waiting.setdefault(held.home, {})[held] = None
+
+    def _ask_some(self, home: str, room: int) -> None:
+        """As many as there is room for at a home."""
+        waiting = self._waiting[home]
+        for held in list(islice(waiting, 0 if home in self._full else room)):
+            del waiting[held]
+            if self._is_busy(held.connection) or not self._is_quiet(held):
+                self._keep_soon(held)
+            else:
                 self._ask(held)
+        if not waiting:
+            del self._waiting[home]
 
     def _ask(self, held: _Held) -> None:
-        del self._unasked[held]
         held.state = state = self._state_of(held.connection)
         held.token = token = self._services.random_bytes(TOKEN_BYTES)
         self._asked[token] = held
-        if self._send(held.home, _frame(_ASK, held.token, state.encode())):
-            self._end_after(held, ANSWER_MS)
-        else:
+        if not self._send(held.home, _frame(_ASK, held.token, state.encode())):
             self._keep_soon(held)
 
     def _state_of(self, connection: Connection) -> ConnectionState:
@@ -333,6 +361,7 @@ class Steering:
         if held is None:
             return None
         self._unasked.pop(held, None)
+        self._waiting.get(held.home, {}).pop(held, None)
         self._asked.pop(held.token, None)
         if held.timer is not None:
             held.timer.cancel()
@@ -352,9 +381,12 @@ class Steering:
             log.debug("a connection of %s:%d does not come from %s: %s", state.host, state.port, name, why)
             self._send(name, _frame(_NO, token))
             return
-        self._drop_expected(token)
+        if not self._expected.has_room:
+            self._send(name, _frame(_LATER, token))
+            return
+        self._expected.take(token)
         give_up_at = self._clock.now + SOCKET_MS
-        self._expected[token] = (state, self._timers.at(give_up_at, lambda now: self._drop_expected(token)))
+        self._expected.add(token, state, self._timers.at(give_up_at, lambda now: self._drop_expected(token)))
         self._send(name, _frame(_OK, token))
 
     def _why_not(self, state: ConnectionState) -> str:
@@ -382,17 +414,14 @@ class Steering:
         return session
 
     def _drop_expected(self, token: bytes) -> None:
-        _, timer = self._expected.pop(token, (None, None))
-        if timer is not None:
-            timer.cancel()
+        self._expected.take(token)
 
     def adopt(self, token: bytes, now: int) -> tuple[Connection, bytes] | None:
         """The socket of a move has come. Returns the connection, and what it has to handle first; None where nobody
         knows of it any more."""
-        state, timer = self._expected.pop(token, (None, None))
-        if state is None or timer is None:
+        state = self._expected.take(token)
+        if state is None:
             return None
-        timer.cancel()
         services = self._services
         vhost = services.vhosts.get(state.vhost)
         if vhost is None or services.metadata.user(state.user) is None:
@@ -426,20 +455,26 @@ class Steering:
                 raise PeerProtocolError(f"{name}: {error}") from error
         elif what == _FORGET:
             self._drop_expected(token)
-        elif what in (_OK, _NO):
-            self._answered(name, token, what == _OK, now)
+        elif what in (_OK, _NO, _LATER):
+            self._answered(name, token, what, now)
         else:
             raise PeerProtocolError(f"{name} says {what} of the move of a connection, which means nothing")
 
-    def _answered(self, name: str, token: bytes, goes_on: bool, now: int) -> None:
+    def _answered(self, name: str, token: bytes, what: int, now: int) -> None:
         held = self._asked.get(token)
         if held is None or held.home != name:
             self._send(name, _frame(_FORGET, token))
-        elif goes_on:
+        elif what == _OK:
             self._due.append(held)
         else:
             held.state = None  # there is nothing to forget
-            self._keep(held, now)
+            if what == _NO:
+                self._keep(held, now)
+                return
+            del self._asked[token]
+            self._wait(held)
+            self._full.add(name)
+            self._timers.at(now + FULL_MS, lambda now: self._full.discard(name))
 
 
 def _frame(what: int, token: bytes, octets: bytes = b"") -> bytes:

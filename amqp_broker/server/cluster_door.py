@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from amqp_broker.links.peer_handshake import MAX_HANDSHAKE_BYTES, PeerLinkError, decode_hello
 from amqp_broker.server.client_hello import LONGEST, RECORD, server_name_in
+from amqp_broker.server.descriptors import EXHAUSTED
 from amqp_broker.server.peer_tls import worker_of_server_name
 from amqp_broker.server.sockets import bind_all
 from amqp_broker.settings.workers import worker_number
@@ -38,6 +39,8 @@ log = logging.getLogger("amqp_broker.cluster")
 MOST_OCTETS: Final = LONGEST
 _BACKLOG: Final = 100
 _ACCEPTED_AT_ONCE: Final = 64
+#: How long nobody is accepted after the process or the machine has run out of something, seconds.
+_REST_S: Final = 1.0
 _LENGTH: Final = struct.Struct(">I")
 
 #: Called with the number of a worker, a socket and what was read of it. False: it cannot be given that.
@@ -82,6 +85,7 @@ class ClusterDoor:
         self._selector = selector
         self._hand_over = hand_over
         self._is_open = False
+        self._rests_until = 0.0
         self._pending: dict[_Pending, None] = {}
 
     def open(self) -> None:
@@ -92,12 +96,24 @@ class ClusterDoor:
         for each in self.sockets:
             each.setblocking(False)
             each.listen(_BACKLOG)
+        self._watch()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a look is soon due."""
+        return bool(self._pending) or self._rests_until > 0
+
+    def _watch(self) -> None:
+        for each in self.sockets:
             self._selector.register(each, selectors.EVENT_READ, partial(self._accept, each))
 
     def look(self, now: float) -> None:
-        """Now and then: who takes too long."""
+        """Now and then: who takes too long, and whether there is room again."""
         for each in [each for each in self._pending if each.until <= now]:
             self._end(each)
+        if self._rests_until and now >= self._rests_until:
+            self._rests_until = 0.0
+            self._watch()
 
     def close(self) -> None:
         """Give back what is here."""
@@ -112,8 +128,13 @@ class ClusterDoor:
                 connection, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # out of descriptors: who waits is there again at the next look
-                log.error("cannot accept a link: %s", error)
+            except OSError as error:  # who waits would wake the loop all the time
+                hint = ": raise `ulimit -n`" if error.errno in EXHAUSTED else ""
+                log.error("cannot accept a link: %s; trying again in %g s%s", error, _REST_S, hint)
+                if not self._rests_until:
+                    for each in self.sockets:
+                        self._selector.unregister(each)
+                self._rests_until = monotonic() + _REST_S
                 return
             connection.setblocking(False)
             pending = _Pending(connection, monotonic() + self._patience_s)

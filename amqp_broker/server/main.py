@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from amqp_broker.connection.connection import connections_of
@@ -32,7 +33,7 @@ from amqp_broker.server.driver import Driver, started_thread
 from amqp_broker.server.heap import keep_room
 from amqp_broker.server.listener import Listener, TlsListener
 from amqp_broker.server.management_process import ManagementProcess
-from amqp_broker.server.reloading import Reloading
+from amqp_broker.server.reloading import Reloading, use_log
 from amqp_broker.server.repeated_lines import PERIOD_S, RepeatedLines
 from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import OWN_HOSTS, address_of, bind_all, facts_of
@@ -43,6 +44,7 @@ from amqp_broker.server.worker import WorkerListeners, WorkerSide, of_worker
 from amqp_broker.settings.config import is_loopback
 from amqp_broker.settings.kinds import Address, show_size
 from amqp_broker.settings.log_format import formatter
+from amqp_broker.settings.setting import ConfigError
 from amqp_broker.version import __version__
 from raft.errors import FolderGivenUp
 from storage.disk import FileDisk
@@ -83,13 +85,24 @@ def serve(config: Config, read_again: Callable[[], Config]) -> int:
     handler, lines = start_logging(config)
     try:
         if is_supervised(config):
-            outcome = supervise(config)
+            outcome = supervise(config, partial(_reload_log, read_again, handler))
             if isinstance(outcome, int):
                 return outcome
             return _serve(outcome.config, read_again, handler, lines, outcome)
         return _serve(config, read_again, handler, lines)
     finally:
         lines.say_all(time.time())
+
+
+def _reload_log(read_again: Callable[[], Config], handler: logging.Handler) -> None:
+    """SIGHUP, for a process that serves no clients: its log is as the settings say now."""
+    try:
+        wanted = read_again()
+    except (ConfigError, OSError) as error:
+        log.error("SIGHUP: the log of the supervisor stays as it is: %s", error)
+        return
+    use_log(wanted, handler)
+    log.info("SIGHUP: the log of the supervisor has log_level %s, log_format %s", wanted.log_level, wanted.log_format)
 
 
 def start_logging(config: Config) -> tuple[logging.Handler, RepeatedLines]:
@@ -114,6 +127,7 @@ def _serve(
     seat: Seat | None = None,
 ) -> int:
     raise_limit()
+    use_log(config, handler)
     manager = ServiceManager(os.environ)
     token = secrets.token_hex(_TOKEN_OCTETS)
     management = ManagementProcess(config) if seat is None else seat.management

@@ -29,6 +29,13 @@ log = logging.getLogger("amqp_broker.server")
 RELOADED: Final = ("log_level", "log_format", "tls_certificate", "tls_key", "tls_client_ca", "tls_verify_client")
 
 
+def use_log(config: Config, handler: logging.Handler) -> None:
+    """The log's level and form are those of these settings; where a node has several workers, lines name theirs."""
+    logging.getLogger().setLevel(config.log_level.upper())
+    is_worker = config.has_workers
+    handler.setFormatter(formatter(config.log_format, config.worker if is_worker else None))
+
+
 class Reloading:
     """config: in force. read: the settings as they are now; raises ConfigError. use: gets a context for the handshakes
     of TLS from now on. facts: are told when its certificates end."""
@@ -79,8 +86,7 @@ class Reloading:
         changed = [
             each.key for each in SETTINGS if getattr(wanted, each.attribute) != getattr(self._config, each.attribute)
         ]
-        logging.getLogger().setLevel(wanted.log_level.upper())
-        self._handler.setFormatter(formatter(wanted.log_format))
+        use_log(wanted, self._handler)
         reloaded = [f"log_level {wanted.log_level}", f"log_format {wanted.log_format}"]
         if context is not None:
             self._use(context)

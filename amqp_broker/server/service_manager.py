@@ -24,7 +24,8 @@ _PINGS = 3
 
 
 class ServiceManager:
-    """environment: with NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, if somebody is to be told."""
+    """environment: with NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID, if somebody is to be told. ping_s: between
+    two pings for its watchdog, seconds; 0.0: it wants none."""
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
         address = environment.pop("NOTIFY_SOCKET", "")
@@ -32,7 +33,7 @@ class ServiceManager:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         limit_us, process = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         is_watched = limit_us.isdigit() and process in ("", str(os.getpid()))
-        self._ping_s = int(limit_us) / 1e6 / _PINGS if is_watched else 0.0
+        self.ping_s = int(limit_us) / 1e6 / _PINGS if is_watched else 0.0
         self._ping_at = 0.0
         self._socket: socket.socket | None = None
 
@@ -42,14 +43,14 @@ class ServiceManager:
 
     def ping_if_due(self, now_s: float) -> None:
         """The loop of who has no asyncio turns."""
-        if self._ping_s and now_s >= self._ping_at:
-            self._ping_at = now_s + self._ping_s
+        if self.ping_s and now_s >= self._ping_at:
+            self._ping_at = now_s + self.ping_s
             self._tell("WATCHDOG=1")
 
     def ready(self, loop: asyncio.AbstractEventLoop) -> None:
         """Clients are let in; from now on the watchdog counts."""
         self.tell_ready()
-        if self._ping_s:
+        if self.ping_s:
             self._ping(loop)
 
     def waits(self, what: str) -> None:
@@ -62,7 +63,7 @@ class ServiceManager:
 
     def _ping(self, loop: asyncio.AbstractEventLoop) -> None:
         self._tell("WATCHDOG=1")
-        loop.call_later(self._ping_s, self._ping, loop)
+        loop.call_later(self.ping_s, self._ping, loop)
 
     def _tell(self, text: str) -> None:
         if not self._address:

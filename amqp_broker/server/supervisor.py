@@ -14,7 +14,8 @@ Invariants:
    clients and no new queues, and their folders go when they are empty.
 4. A client goes to the worker with the fewer connections of two that are picked at random, of those that are ready and
    whose loop turns.
-5. A socket that a worker gives away goes to the one that it names, or is closed.
+5. A socket that a worker gives away goes to the one that it names, as soon as that has room for it; it is closed if
+   that one ends before.
 6. A worker that is the bottleneck (bottleneck.py) hears of it, and says what makes its work.
 7. A link of another node goes to the worker that it looks for, from when worker 0 listens (cluster_door.py).
 8. A node that is no member any more ends with the status of its worker 0.
@@ -46,6 +47,8 @@ from amqp_broker.server.cluster_door import ClusterDoor
 from amqp_broker.server.descriptors import EXHAUSTED, raise_limit
 from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.moves import MOVE, NUMBER_BYTES
+from amqp_broker.server.outbox import Outbox
+from amqp_broker.server.processors import usable_processors
 from amqp_broker.server.service_manager import ServiceManager
 from amqp_broker.server.sockets import address_of, bind_all, facts_of
 from amqp_broker.server.worker import (
@@ -59,9 +62,12 @@ from amqp_broker.server.worker import (
     READY,
     SECURE,
     SERVING,
+    SILENT,
     STOPPING,
     WORD,
+    WORDS_MISSED,
     Seat,
+    word_s,
 )
 from amqp_broker.server.workers_file import (
     WORKERS_FILE,
@@ -114,12 +120,8 @@ def wanted_workers(config: Config) -> int:
     """How many workers the settings ask for."""
     if config.workers != AUTO:
         return config.workers
-    usable = len(os.sched_getaffinity(0))
-    with suppress(OSError, ValueError):
-        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
-            quota, period = file.read().split()
-        usable = min(usable, max(1, int(quota) // int(period)))
-    return usable - 1 if usable >= _MANY else max(1, usable)
+    usable = usable_processors()
+    return usable - 1 if usable >= _MANY else usable
 
 
 def is_supervised(config: Config) -> bool:
@@ -127,11 +129,12 @@ def is_supervised(config: Config) -> bool:
     return wanted_workers(config) > 1 or bool(read_workers(config.data_dir))
 
 
-def supervise(config: Config) -> int | Seat:
-    """Run all workers until SIGTERM or SIGINT. Returns the exit status, or, in each worker, its seat. Raises OSError
-    before any worker is started, StorageError for a WORKERS file that cannot be read."""
+def supervise(config: Config, reload: Callable[[], None]) -> int | Seat:
+    """Run all workers until SIGTERM or SIGINT. reload: called at SIGHUP, for the log of this process. Returns the exit
+    status, or, in each worker, its seat. Raises OSError before any worker is started, StorageError for a WORKERS file
+    that cannot be read."""
     raise_limit()
-    supervisor = Supervisor(config)
+    supervisor = Supervisor(config, reload)
     try:
         return supervisor.run()
     finally:
@@ -148,11 +151,13 @@ class Worker:
         self.process_id = 0
         self.watched = -1
         self.control: socket.socket | None = None
+        self.outbox: Outbox | None = None  # of what is said there
         self.is_ready = False
         self.is_told = False  # that the node serves
         self.is_empty = False
         self.is_late = False  # it waits for all nodes to be of a version that knows workers
         self.is_over = False  # with it the node ends
+        self.is_silent = False  # and the others have been told
         self.connections = self.taken = self.handed = 0
         self.word_at = 0.0
         self.deaths: deque[float] = deque()
@@ -173,7 +178,8 @@ class Worker:
 class Supervisor:
     """See the module's docstring. Made, the ports are bound."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, reload: Callable[[], None] = lambda: None) -> None:
+        self._reload = reload
         self._selector = selectors.DefaultSelector()
         self._door = ClusterDoor(config, self._selector, self._give_link)
         self._config = config = replace(config, cluster_listen=tuple(map(address_of, self._door.sockets)))
@@ -193,6 +199,8 @@ class Supervisor:
         self._held: deque[tuple[socket.socket, bytes]] = deque()  # clients whom no worker could take yet
         self._accepting: list[socket.socket] = []
         self._manager = ServiceManager(os.environ)
+        self._rare_look_s = min(word_s(config), self._manager.ping_s or _BUSY_LOOK_S)
+        self._silence_s = max(config.peer_timeout_ms / 1000, WORDS_MISSED * word_s(config))
         self._plain = bind_all(config.listen, "--listen")
         self._secure = bind_all(config.tls_listen, "--tls-listen")
         self._management = ManagementProcess(config)
@@ -237,11 +245,19 @@ class Supervisor:
                 return self._status
             for key, _ in self._selector.select(self._pause_s()):
                 key.data()
-            self._look()
+            if time.monotonic() >= self._looked_at + self._look_s():
+                self._look()
 
     def _pause_s(self) -> float:
-        due = min((each.start_at for each in self.workers.values() if each.start_at is not None), default=None)
-        return _LOOK_S if due is None else max(0.0, min(_LOOK_S, due - time.monotonic()))
+        dues = [each.start_at for each in self.workers.values() if each.start_at is not None]
+        return max(0.0, min([*dues, self._looked_at + self._look_s()]) - time.monotonic())
+
+    def _look_s(self) -> float:
+        """The time between two looks. Where nothing waits for one they are rare: a node at rest is to cost nothing."""
+        waits = self._is_stopping or not self._is_serving or self._held or self._rests_until or self._door.is_busy
+        if waits or any(each.outbox is not None and each.outbox.is_waiting for each in self.workers.values()):
+            return _LOOK_S
+        return self._rare_look_s
 
     def _is_over(self) -> bool:
         return self._is_stopping and not any(each.is_running for each in self.workers.values())
@@ -257,6 +273,7 @@ class Supervisor:
         with suppress(BlockingIOError):
             for number in self._wakes.recv(_MOST_OCTETS):
                 if number == signal.SIGHUP:
+                    self._reload()
                     self._is_to_reload = True
                     for worker in self._running():
                         if worker.is_ready:  # who is not has no handler yet, and would die of it
@@ -320,13 +337,19 @@ class Supervisor:
             os.waitpid(process_id, 0)
             self._cannot_start(worker, error)
             return None
-        worker.process_id, worker.control = process_id, ours
-        worker.is_ready = worker.is_told = worker.is_late = False
-        worker.connections = worker.taken = worker.handed = 0
-        worker.word_at = 0.0
-        self._selector.register(ours, selectors.EVENT_READ, lambda: self._hear(worker))
+        worker.process_id = process_id
+        self._connect(worker, ours)
         self._selector.register(worker.watched, selectors.EVENT_READ, lambda: self._ended(worker))
         return None
+
+    def _connect(self, worker: Worker, control: socket.socket) -> None:
+        """It has begun: so it is spoken with."""
+        worker.control = control
+        worker.outbox = Outbox(control, partial(self._watch, worker, control))
+        worker.is_ready = worker.is_told = worker.is_late = worker.is_silent = False
+        worker.connections = worker.taken = worker.handed = 0
+        worker.word_at = 0.0
+        self._selector.register(control, selectors.EVENT_READ, partial(self._attend, worker))
 
     def _cannot_start(self, worker: Worker, error: OSError) -> None:
         worker.pause_s = max(FIRST_PAUSE_S, worker.pause_s)
@@ -379,6 +402,46 @@ class Supervisor:
             exit_with_parent=False,
         )
 
+    def _watch(self, worker: Worker, control: socket.socket, for_room: bool) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if for_room else 0)
+        self._selector.modify(control, events, partial(self._attend, worker))
+
+    def _attend(self, worker: Worker) -> None:
+        """Its socket has something to be read, or room for what waits."""
+        self._flush(worker)
+        self._hear(worker)
+
+    def _flush(self, worker: Worker) -> None:
+        if worker.outbox is not None and worker.outbox.is_waiting:
+            worker.outbox.flush()
+
+    def _say(self, worker: Worker, said: bytes) -> None:
+        """Tell a worker, as soon as there is room. One that ends meanwhile does not need it."""
+        if worker.outbox is None:
+            return
+        try:
+            worker.outbox.put(said)
+        except OSError as error:
+            log.error("worker %d is not told what it has to know: %s", worker.number, error.strerror)
+
+    def _tell_others(self, worker: Worker, what: bytes) -> None:
+        for other in self._running():
+            if other is not worker:
+                self._say(other, what + worker.number.to_bytes(_NUMBER, "big"))
+
+    def _let_go(self, worker: Worker) -> None:
+        """Nothing is said or heard any more."""
+        if worker.control is None or worker.outbox is None:
+            return
+        lost = worker.outbox.clear()
+        if lost:
+            log.warning("worker %d has ended before it could be given %d clients of others: they are lost",
+                        worker.number, lost)  # fmt: skip
+        self._selector.unregister(worker.control)
+        worker.control.close()
+        worker.control = worker.outbox = None
+        worker.is_ready = False
+
     def _hear(self, worker: Worker) -> None:
         while worker.control is not None:
             sockets: list[int] = []
@@ -389,13 +452,11 @@ class Supervisor:
             except OSError:
                 said = b""
             if not said:  # it ends: its process is waited for
-                self._selector.unregister(worker.control)
-                worker.control.close()
-                worker.control = None
-                worker.is_ready = False
+                self._let_go(worker)
                 return
             what, rest = said[:1], said[1:]
             worker.word_at = time.monotonic()
+            worker.is_silent = False
             if what == WORD:
                 if not worker.number:
                     self._door.open()
@@ -444,7 +505,7 @@ class Supervisor:
         self._group_workers = read_stored(self._config.data_dir).group_workers()  # worker 0 says it of a new folder
         for number in others:
             worker = self.workers[number]
-            if not worker.is_running and not worker.is_empty:
+            if not worker.is_running:
                 worker.start_at = time.monotonic()
 
     def _write_workers(self) -> bool:
@@ -463,11 +524,8 @@ class Supervisor:
         worker.watched = -1
         _, status = os.waitpid(worker.process_id, 0)
         code = os.waitstatus_to_exitcode(status)
-        worker.process_id, worker.is_ready = 0, False
-        if worker.control is not None:
-            self._selector.unregister(worker.control)
-            worker.control.close()
-            worker.control = None
+        worker.process_id = 0
+        self._let_go(worker)
         if worker.is_empty and code == 0 and not self._is_stopping:
             self._remove(worker)
         elif self._is_stopping:
@@ -475,6 +533,7 @@ class Supervisor:
                 log.error("worker %d %s while the node stopped", worker.number, _how(code))
             self._status = self._status or (code if code >= 0 else int(-code != signal.SIGTERM))
             if worker.number and not any(each.is_running for each in self.workers.values() if each.number):
+                self._set_stop_by()  # it has as long as the others had
                 self._stop_worker(self.workers[0])
         elif worker.is_over or (not self._is_serving and code in _FINAL):
             self._stop(max(0, code))
@@ -483,6 +542,7 @@ class Supervisor:
 
     def _died(self, worker: Worker, code: int) -> None:
         now = time.monotonic()
+        worker.is_empty = False  # it starts again, and says so again if it is
         worker.deaths.append(now)
         while now - worker.deaths[0] > DEATHS_S:
             worker.deaths.popleft()
@@ -511,9 +571,10 @@ class Supervisor:
             log.error("%s is empty, and stays until the next start", folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-            if (control := self.workers[0].control) is not None:
-                with suppress(OSError):
-                    control.send(GONE + worker.number.to_bytes(_NUMBER, "big"))
+        # Nobody is to call it any more: neither those who run now nor who starts later.
+        del self._addresses[worker.number]
+        worker.link.close()
+        self._tell_others(worker, GONE)
         self._serve_if_ready()
 
     def _look(self) -> None:
@@ -523,11 +584,15 @@ class Supervisor:
         for worker in self._running():
             if late_s > SILENT_S and worker.word_at:  # who stood still here cannot tell who stood still there
                 worker.word_at += late_s
+            if worker.word_at and not worker.is_silent and now - worker.word_at > self._silence_s:
+                worker.is_silent = True
+                self._tell_others(worker, SILENT)
             # Before it is ready it reads its folder, and may take its time for that.
             if worker.is_ready and worker.word_at and now - worker.word_at > limit_s:
                 log.error("worker %d has said nothing for %g s (worker_timeout): it is killed", worker.number, limit_s)
                 worker.word_at = 0.0
                 os.kill(worker.process_id, signal.SIGKILL)
+            self._flush(worker)
         self._manager.ping_if_due(now)
         self._door.look(now)
         if self._is_stopping:
@@ -538,17 +603,16 @@ class Supervisor:
             self._look_who_is_busy(now)
         while self._held and self._hand_over(*self._held[0]):
             self._held.popleft()
-        if self._rests_until and now >= self._rests_until:
+        if self._rests_until and now >= self._rests_until and self._has_room_to_hold():
             self._rests_until = 0.0
             self._accept_clients()
 
     def _look_who_is_busy(self, now: float) -> None:
         used = {each.number: _processor_s(each.process_id) for each in self._running() if each.is_ready}
         found = self._bottleneck.look(used, now)
-        control = None if found is None else self.workers[found.worker].control
-        if found is not None and control is not None:
-            with suppress(OSError):
-                control.send(BUSY + bytes((min(100, round(100 * found.share)), round(100 * found.others))))
+        if found is not None:
+            shares = bytes((min(100, round(100 * found.share)), round(100 * found.others)))
+            self._say(self.workers[found.worker], BUSY + shares)
 
     # -- clients -------------------------------------------------------------------------------------------------------
 
@@ -571,8 +635,7 @@ class Supervisor:
     def _tell_serving(self, worker: Worker) -> None:
         if worker.control is not None and not worker.is_told:
             worker.is_told = True
-            with suppress(OSError):
-                worker.control.send(SERVING)
+            self._say(worker, SERVING)
 
     def _accept_clients(self) -> None:
         for listeners, how in ((self._plain, PLAIN), (self._secure, SECURE)):
@@ -587,6 +650,9 @@ class Supervisor:
 
     def _accept(self, listener: socket.socket, how: bytes) -> None:
         for _ in range(0 if self._is_stopping else _ACCEPTED_AT_ONCE):
+            if not self._has_room_to_hold():  # the others wait in the listener
+                self._rest_for(_LOOK_S)
+                return
             try:
                 client, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -594,15 +660,18 @@ class Supervisor:
             except OSError as error:
                 way_out = ": raise `ulimit -n`" if error.errno in EXHAUSTED else ""
                 log.error("cannot accept a client: %s; trying again in %g s%s", error, _REST_S, way_out)
-                self._rest()
-                self._rests_until = time.monotonic() + _REST_S
+                self._rest_for(_REST_S)
                 return
             if self._held or not self._hand_over(client, how):
                 self._held.append((client, how))
-                if len(self._held) >= self._config.listen_backlog:
-                    self._rest()
-                    self._rests_until = time.monotonic() + _LOOK_S
-                    return
+
+    def _has_room_to_hold(self) -> bool:
+        return len(self._held) < self._config.listen_backlog
+
+    def _rest_for(self, seconds: float) -> None:
+        """Nobody is accepted meanwhile."""
+        self._rest()
+        self._rests_until = time.monotonic() + seconds
 
     def _hand_over(self, client: socket.socket, how: bytes) -> bool:
         """Give a client to a worker. False: none takes one now."""
@@ -610,10 +679,7 @@ class Supervisor:
         while usable:
             picked = random.sample(usable, min(2, len(usable)))
             worker = min(picked, key=lambda each: each.load)
-            assert worker.control is not None
-            try:
-                socket.send_fds(worker.control, [how], [client.fileno()])
-            except OSError:  # it does not read what it has been sent, or is gone
+            if worker.outbox is None or not worker.outbox.offer(how, [client.fileno()]):
                 usable.remove(worker)
                 continue
             worker.handed += 1
@@ -624,32 +690,26 @@ class Supervisor:
     def _give_link(self, number: int, link: socket.socket, octets: bytes) -> bool:
         """Give the link of another node to a worker. False: that is not there, or does not read."""
         worker = self.workers.get(number)
-        if worker is None or worker.control is None or not worker.word_at:
+        if worker is None or worker.outbox is None or not worker.word_at:
             return False
-        try:
-            socket.send_fds(worker.control, [LINK + octets], [link.fileno()])
-        except OSError:
-            return False
-        return True
+        return worker.outbox.offer(LINK + octets, [link.fileno()])
 
     def _move(self, worker: Worker, said: bytes, sockets: list[int]) -> None:
-        """A worker hands a client to another one, who expects it. If he cannot be given it, the client is lost: the one
-        before has forgotten it."""
+        """A worker hands a client to another one, who expects it and no more than it says (connection/expected.py). If
+        he cannot be given it, the client is lost: the one before has forgotten it."""
         number = int.from_bytes(said[:NUMBER_BYTES], "big")
         to = self.workers.get(number)
         try:
             if not sockets:
                 raise OSError(errno.EMFILE, "the supervisor has no descriptor for it; raise `ulimit -n`")
-            if to is None or to.control is None:
+            if to is None or to.outbox is None:
+                os.close(sockets[0])
                 raise OSError(errno.ESRCH, "it has ended")
-            socket.send_fds(to.control, [MOVE + said[NUMBER_BYTES:]], sockets)
             to.handed += 1
+            to.outbox.put(MOVE + said[NUMBER_BYTES:], sockets)
         except OSError as error:
             log.warning("a client of worker %d is lost on its way to worker %d: %s", worker.number, number,
                         error.strerror)  # fmt: skip
-        finally:
-            for each in sockets:
-                os.close(each)
 
     def _usable(self) -> list[Worker]:
         """Who may be given clients: of those that have room the ones whose loop turns, if there are any."""
@@ -673,15 +733,13 @@ class Supervisor:
             return
         self._is_stopping = True
         self._status = status
-        self._stop_by = time.monotonic() + self._config.shutdown_timeout_ms / 1000 + _STOP_S
+        self._set_stop_by()
         self._manager.stops()
         self._rest()
         for listener in (*self._plain, *self._secure):
             listener.close()
         for worker in self._running():
-            if worker.control is not None:
-                with suppress(OSError):
-                    worker.control.send(STOPPING)
+            self._say(worker, STOPPING)
         others = [each for each in self._running() if each.number]
         for worker in others or self._running():
             self._stop_worker(worker)
@@ -691,10 +749,13 @@ class Supervisor:
             with suppress(ProcessLookupError):
                 os.kill(worker.process_id, signal.SIGTERM)
 
+    def _set_stop_by(self) -> None:
+        self._stop_by = time.monotonic() + self._config.shutdown_timeout_ms / 1000 + _STOP_S
+
     def _end_those_who_hang(self, now: float) -> None:
         if now < self._stop_by:
             return
-        self._stop_by = now + self._config.shutdown_timeout_ms / 1000 + _STOP_S
+        self._set_stop_by()
         running = self._running()
         for worker in [each for each in running if each.number] or running:
             log.error("worker %d does not stop: it is killed", worker.number)
@@ -710,6 +771,9 @@ class Supervisor:
             each.close()
         for client, _ in self._held:
             client.close()
+        for worker in self.workers.values():
+            if worker.outbox is not None:
+                worker.outbox.clear()
         if not self._is_worker:
             signal.set_wakeup_fd(-1)
             self._management.close_sockets()

@@ -3,14 +3,19 @@
     supervisor -> worker   PLAIN or SECURE with a client's socket; SERVING: the node is ready; MOVE with the socket of a
                            client that another worker had (moves.py); BUSY: it is the bottleneck; LINK with the
                            socket of another node, and what was read of it (cluster_door.py); GONE: a worker that was to
-                           be emptied is no more; STOPPING: the node stops, and whoever of the others goes does not come
-                           back
-    worker -> supervisor   READY and the node's name; WORD, every WORD_S: its loop turns, and so many clients it has;
+                           be emptied is no more; SILENT: the loop of another one stands still; STOPPING: the node
+                           stops, and whoever of the others goes does not come back
+    worker -> supervisor   READY and the node's name; WORD, now and then: its loop turns, and so many clients it has;
                            EMPTY: it was to be emptied, and holds nothing any more; MOVE: a client is another
                            worker's; LATER: it serves when all nodes are of a version that knows workers; OVER: the node
                            is no member any more, or its folder is not to be used, and ends
 
-Each is a datagram of a Unix socket whose end is the end of the other process.
+Each is a datagram of a Unix socket whose end is the end of the other process. What there is no room for waits in an
+Outbox, but for WORD, which comes again, and sockets, which their worker keeps.
+
+The links to the other workers are as those between nodes, but nearly without pings: the end of a process beside is the
+end of its socket, and whether its loop turns is known to the supervisor. So that costs by the number of workers, and
+not by that of their links.
 
 Invariants:
 1. A worker whose supervisor is gone leaves in peace, as for SIGTERM.
@@ -34,6 +39,7 @@ from amqp_broker.server.cluster_door import MOST_OCTETS
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.listener import Listener, TlsListener
 from amqp_broker.server.moves import MOVE, Moves
+from amqp_broker.server.outbox import Outbox
 from amqp_broker.server.peers import PeerLinks
 from amqp_broker.server.sockets import address_of, bind_all
 from amqp_broker.server.tls import tls_context
@@ -54,10 +60,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.server")
 
-PLAIN, SECURE, SERVING, BUSY, LINK, GONE, STOPPING = b"P", b"T", b"G", b"B", b"L", b"X", b"S"
+PLAIN, SECURE, SERVING, BUSY, LINK, GONE, SILENT, STOPPING = b"P", b"T", b"G", b"B", b"L", b"X", b"H", b"S"
 READY, WORD, EMPTY, LATER, OVER = b"R", b"W", b"E", b"A", b"O"
-#: So often a worker says that its loop turns, seconds.
-WORD_S: Final = 0.2
+#: So often a worker whose clients come and go says how many it has, seconds.
+_COUNT_S: Final = 0.2
+#: So often it says at most and at least that its loop turns, seconds.
+_WORD_S: Final = (0.05, 1.0)
+#: Who has missed so many words is silent.
+WORDS_MISSED: Final = 4
+#: So often something is said on a link to another worker on which nothing is, milliseconds.
+_PING_BESIDE_MS: Final = 60_000
 #: So often a worker that is to be emptied looks whether it is, seconds.
 _LOOK_S: Final = 5.0
 #: A worker that is the bottleneck counts what its queues move for so long, seconds.
@@ -73,6 +85,13 @@ OF_WORKER: Final = (
     "group_workers",
 )  # fmt: skip
 _LOOPBACK_FREE_PORT = Address("127.0.0.1", 0)
+
+
+def word_s(config: Config) -> float:
+    """So often a worker says that its loop turns, seconds."""
+    least_s, most_s = _WORD_S
+    patience_s = min(config.worker_timeout_ms, config.peer_timeout_ms) / 1000
+    return max(least_s, min(most_s, patience_s / WORDS_MISSED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +134,10 @@ class WorkerSide(ClusterSide):
         self._beside: PeerLinks | None = None
         self._is_told_over = False
         self._taken = 0
+        self._said = (0, 0)  # with the last word: clients, and those that were taken
+        self._word: asyncio.TimerHandle | None = None
+        self._outbox: Outbox | None = None
+        self._is_late = False
         self.on_client: Callable[[socket.socket, bool], None] | None = None
         self.on_serving: Callable[[], None] | None = None
         self._is_serving = False
@@ -147,15 +170,19 @@ class WorkerSide(ClusterSide):
         if config.worker:  # of members it knows what the metadata say; until then it calls nobody
             self._config = replace(self._config, cluster=(), cluster_join=False)
         self._reached = dict(seat.links)
+        self._loop = loop
+        seat.control.setblocking(False)
+        self._outbox = Outbox(seat.control, self._watch)
         await super().start(node, driver, disk)
         self._tell_workers()
         self._clients, self._broker = node.clients, node.broker
         log.info("worker %d of the %d that this node has", config.worker, config.worker_processes)
-        self._loop = loop
         self._moves = Moves(driver, loop, seat.control)
-        seat.control.setblocking(False)
         loop.add_reader(seat.control.fileno(), self._hear)
-        alone = replace(config, node_name=self._replication.own_node, cluster=(), cluster_listen=(), cluster_join=False)
+        alone = replace(
+            config, node_name=self._replication.own_node, cluster=(), cluster_listen=(), cluster_join=False,
+            peer_ping_ms=_PING_BESIDE_MS, peer_timeout_ms=WORDS_MISSED * _PING_BESIDE_MS,
+        )  # fmt: skip
         self._beside = self._make_links(alone, seat.secret, None)
         if self._links is None:
             driver.link_with(self._beside)
@@ -224,11 +251,24 @@ class WorkerSide(ClusterSide):
             then()
 
     def _give_word(self) -> None:
-        self._loop.call_later(WORD_S, self._give_word)
-        count = len(self._clients.connections)
-        self._tell(WORD + count.to_bytes(_NUMBER, "big") + self._taken.to_bytes(_NUMBER, "big"))
-        if self._replication.waits_for_level:
+        """Often while clients come and go; rarely at rest, of which there are many workers."""
+        said = (len(self._clients.connections), self._taken)
+        has_changed, self._said = said != self._said, said
+        pause_s = word_s(self._seat.config)
+        self._word = self._loop.call_later(min(_COUNT_S, pause_s) if has_changed else pause_s, self._give_word)
+        if self._outbox is not None:
+            self._outbox.flush()
+            # Without room it comes again soon, and says more than this one.
+            self._outbox.offer(WORD + b"".join(each.to_bytes(_NUMBER, "big") for each in said), ())
+        if self._replication.waits_for_level and not self._is_late:
+            self._is_late = True
             self._tell(LATER)
+
+    def _give_word_soon(self) -> None:
+        """Clients come: the supervisor shares them out by what it is told."""
+        if self._word is not None and self._word.when() > self._loop.time() + _COUNT_S:
+            self._word.cancel()
+            self._word = self._loop.call_later(_COUNT_S, self._give_word)
 
     def _look_whether_empty(self) -> None:
         """Queues, transactions, and letters of queues that are gone."""
@@ -259,12 +299,23 @@ class WorkerSide(ClusterSide):
         Task(broker.background, find_busiest(broker.vhosts.values(), pause)).when_done(say)
 
     def _tell(self, said: bytes) -> None:
+        if self._outbox is None:
+            return
         try:
-            self._seat.control.send(said)
-        except BlockingIOError:
+            self._outbox.put(said)
+        except OSError as error:
+            log.error("the supervisor is not told what it has to know: %s", error.strerror)
+
+    def _watch(self, for_room: bool) -> None:
+        if for_room:
             log.warning("the supervisor does not read")
-        except OSError:
-            self._supervisor_is_gone()
+            self._loop.add_writer(self._seat.control.fileno(), self._flush)
+        else:
+            self._loop.remove_writer(self._seat.control.fileno())
+
+    def _flush(self) -> None:
+        if self._outbox is not None:
+            self._outbox.flush()
 
     def _hear(self) -> None:
         control, until = self._seat.control, monotonic() + _TAKING_S
@@ -286,10 +337,13 @@ class WorkerSide(ClusterSide):
                 self._call_nobody()
             if said[:1] == GONE:
                 self._forget(int.from_bytes(said[1:], "big"))
+            if said[:1] == SILENT:
+                self._drop_silent(int.from_bytes(said[1:], "big"))
             if said[:1] == BUSY:
                 self._say_what_makes_it_busy(*said[1:3])
             if said[:1] in (PLAIN, SECURE, MOVE):
                 self._taken += 1
+                self._give_word_soon()
                 if not descriptors:
                     log.error("a client is lost: this process has no descriptor for it; raise `ulimit -n`")
             for each in descriptors:
@@ -300,6 +354,12 @@ class WorkerSide(ClusterSide):
         self._reached.pop(number, None)
         self._tell_workers()
         self._link_beside()
+
+    def _drop_silent(self, number: int) -> None:
+        """The loop of another worker stands still: what waits for that is told, as for any node that is silent."""
+        if self._beside is not None:
+            name = worker_name(node_of_worker(self._replication.own_node), number)
+            self._beside.drop(name, f"it has said nothing for {self._seat.config.peer_timeout_ms} ms")
 
     def _take(self, said: bytes, client: socket.socket) -> None:
         if said[:1] == LINK:
@@ -325,15 +385,19 @@ class WorkerSide(ClusterSide):
         if not self.over.is_set():
             log.warning("the supervisor is gone: this worker stops")
             self._call_nobody()
-            self._loop.remove_reader(self._seat.control.fileno())
+            self._look_away()
             self.over.set()
+
+    def _look_away(self) -> None:
+        self._loop.remove_reader(self._seat.control.fileno())
+        self._loop.remove_writer(self._seat.control.fileno())
 
     async def close(self) -> None:
         """See ClusterSide."""
         if self._moves is not None:
             self._moves.close()
         if self._beside is not None:
-            self._loop.remove_reader(self._seat.control.fileno())
+            self._look_away()
             await self._beside.close()
         await super().close()
 

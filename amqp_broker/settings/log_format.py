@@ -3,6 +3,8 @@
     {"time": "2026-11-23T09:00:00.000Z", "level": "info", "logger": "amqp_broker.connection", "message": "...",
      "event": "connection.open", "user": "guest", ...}
 
+Where a node has several workers, each line of theirs says which: `amqp_broker.connection [worker 2]: ...` and "worker".
+
 What a line is about stands in fields of its own where whoever says it names them: `extra=about(event, ...)`.
 """
 
@@ -15,7 +17,7 @@ from typing import Final
 
 TEXT: Final = "text"
 JSON: Final = "json"
-_TEXT_FORM: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TEXT_FORM: Final = "%(asctime)s %(levelname)s %(name)s{}: %(message)s"
 #: The attribute of a record that has the fields.
 _FIELDS: Final = "fields"
 
@@ -25,9 +27,11 @@ def about(event: str, **fields: str | int) -> dict[str, dict[str, str | int]]:
     return {_FIELDS: {"event": event, **{key: value for key, value in fields.items() if value != ""}}}
 
 
-def formatter(log_format: str) -> logging.Formatter:
-    """That of a setting `log_format`."""
-    return JsonLines() if log_format == JSON else TextLines(_TEXT_FORM)
+def formatter(log_format: str, worker: int | None = None) -> logging.Formatter:
+    """That of a setting `log_format`. worker: which of several speaks; None: it is the only one, or none of them."""
+    if log_format == JSON:
+        return JsonLines(worker)
+    return TextLines(_TEXT_FORM.format("" if worker is None else f" [worker {worker}]"))
 
 
 class TextLines(logging.Formatter):
@@ -45,6 +49,10 @@ class TextLines(logging.Formatter):
 class JsonLines(logging.Formatter):
     """Each record is one line, whatever is in it: JSON has no ends of lines within a string."""
 
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self._of = {} if worker is None else {"worker": worker}
+
     def format(self, record: logging.LogRecord) -> str:
         """One object in ASCII."""
         at = datetime.fromtimestamp(record.created, UTC)
@@ -53,6 +61,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **self._of,
         }
         said |= getattr(record, _FIELDS, {})
         if record.exc_info:

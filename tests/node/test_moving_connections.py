@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from amqp_broker.connection.expected import MOST_EXPECTED
 from amqp_broker.connection.steering import ANSWER_MS, MOST_MOVES, SOCKET_MS
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from tests.example_counts import examples, seeds
-from tests.node.node_driver import Client, consume, declare, frame_octets, publish_octets
+from tests.node.node_driver import Client, consume, declare, frame_octets, handshake_octets, publish_octets
 from tests.node.worker_world import SocketClient, WorkerWorld
 from tests.simulation.settings import USER
 
@@ -259,6 +260,71 @@ def test_a_socket_that_comes_too_late_is_closed(world: WorkerWorld) -> None:
     world.bring_sockets()
     assert world.lost == [client]
     assert not any(driver.node.clients.open_count for driver in world.nodes.values())
+
+
+def crowd(world: WorkerWorld, count: int) -> list[Client]:
+    """They all want to move at the same moment."""
+    clients = [world.client(A, 1) for _ in range(count)]
+    for client in clients:
+        client.send(1, consume("there"))
+    return clients
+
+
+def test_of_a_crowd_few_are_on_their_way_at_a_time_and_all_arrive(world: WorkerWorld) -> None:
+    world.holds_sockets = True
+    clients = crowd(world, 3 * MOST_EXPECTED)
+    world.settle()
+    assert len(world.sockets) == MOST_EXPECTED
+    world.run(100)
+    assert len(world.sockets) == MOST_EXPECTED, "none leaves for which there is no room"
+    world.holds_sockets = False
+    world.run(200)
+    assert {world.where(client) for client in clients} == {B}
+    assert [client.names() for client in clients] == [["basic.consume-ok"]] * len(clients)
+
+
+def test_who_finds_no_room_for_long_goes_on_where_it_is(world: WorkerWorld) -> None:
+    world.holds_sockets = True
+    clients = crowd(world, MOST_EXPECTED + 10)
+    world.run(ANSWER_MS + 100)
+    assert [client.names() for client in clients[MOST_EXPECTED:]] == [["basic.consume-ok"]] * 10
+    world.holds_sockets = False
+    world.settle()
+    assert [world.where(client) for client in clients] == [B] * MOST_EXPECTED + [A] * 10
+    assert not world.lost
+
+
+def test_crowds_of_several_workers_share_the_room() -> None:
+    world = WorkerWorld(3)
+    world.declare(B, "there")
+    clients = [world.client(name, 1) for name in (A, "n1/2") for _ in range(MOST_EXPECTED)]
+    for client in clients:
+        client.send(1, consume("there"))
+    world.holds_sockets = True
+    world.settle()
+    assert len(world.sockets) == MOST_EXPECTED
+    world.holds_sockets = False
+    world.run(200)
+    assert {world.where(client) for client in clients} == {B}
+
+
+def test_who_is_on_the_way_counts_where_connections_are_limited(world: WorkerWorld) -> None:
+    node = world.nodes[B].node
+    node.clients.max_connections = 5
+    world.holds_sockets = True
+    clients = crowd(world, 8)
+    world.settle()
+    assert len(world.sockets) == 5
+    expected = node.steering._expected
+    assert (len(expected), expected.of_user(USER), expected.in_vhost("/")) == (5, 5, 5)
+    assert (expected.of_user("other"), expected.in_vhost("other")) == (0, 0)
+    late = world.nodes[B].raw_client()
+    late.send_octets(handshake_octets())
+    world.nodes[B].turn()
+    assert late.names()[-1] == "connection.close"
+    world.holds_sockets = False
+    world.settle()
+    assert sorted(world.where(client) for client in clients) == [A] * 3 + [B] * 5
 
 
 def test_what_the_client_is_told_meanwhile_ends_the_move(world: WorkerWorld) -> None:

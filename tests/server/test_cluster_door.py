@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import selectors
 import socket
 import ssl
@@ -146,3 +147,28 @@ def test_who_says_nothing_is_closed_in_time_and_of_many_the_oldest(selector: sel
         run(selector, door, lambda: len(selector.get_map()) == 1)
         assert [link.recv(1) for link in links[1:]] == [b"", b""]
         assert handed.taken == []
+
+
+def test_without_descriptors_nobody_is_accepted_for_a_moment(
+    selector: selectors.BaseSelector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who waits would wake the loop all the time, and be logged each time."""
+
+    def refuse(_: socket.socket) -> tuple[socket.socket, object]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    handed = Handed()
+    door = open_door(selector, handed)
+    with contextlib.closing(door), socket.create_connection(address_of(door.sockets[0])) as link:
+        with monkeypatch.context() as short:
+            short.setattr(socket.socket, "accept", refuse)
+            for _ in range(20):
+                for key, _ in selector.select(0.01):
+                    key.data()
+                door.look(time.monotonic())
+        assert caplog.text.count("cannot accept a link") == 1
+        assert "raise `ulimit -n`" in caplog.text
+        assert door.is_busy
+        link.sendall(hello("n1/2"))
+        run(selector, door, lambda: bool(handed.taken))
+        assert not door.is_busy

@@ -126,6 +126,43 @@ def test_nobody_moves_where_steering_is_off() -> None:
         assert moves_of(broker.url) == 0
 
 
+CROWD = 1200
+
+
+async def arrive_at_once(url: str) -> None:
+    """As after an outage: all consume from the same queue at the same moment."""
+    async with await connect(url, "declares") as connection:
+        await (await connection.channel()).declare_queue("popular", durable=True)
+    crowd: list[aio_pika.abc.AbstractConnection] = []
+    while len(crowd) < CROWD:
+        crowd += await asyncio.gather(*(aio_pika.connect(url, timeout=PATIENCE_S) for _ in range(50)))
+    lost: list[object] = []
+    channels = [await connection.channel() for connection in crowd]
+    queues = [await channel.get_queue("popular", ensure=False) for channel in channels]
+
+    async def settle(message: AbstractIncomingMessage) -> None:
+        await message.ack()
+
+    for connection in crowd:
+        connection.close_callbacks.add(lambda *said: lost.append(said))
+    outcomes = await asyncio.gather(*(queue.consume(settle) for queue in queues), return_exceptions=True)
+    assert [each for each in outcomes if isinstance(each, BaseException)] == []
+    async with await connect(url, "looks") as connection:
+        found = await (await connection.channel()).declare_queue("popular", passive=True)
+    assert (len(lost), found.declaration_result.consumer_count) == (0, CROWD)
+    for connection in crowd:
+        connection.close_callbacks.clear()
+    await asyncio.gather(*(connection.close() for connection in crowd), return_exceptions=True)
+
+
+def test_of_a_crowd_that_consumes_from_one_queue_at_once_nobody_is_lost() -> None:
+    with amqp_broker.running(workers=4) as broker:
+        asyncio.run(arrive_at_once(broker.url))
+        moved = moves_of(broker.url)
+        assert moved > CROWD // 2, "most come to the queue"
+        assert "is lost" not in broker.logs
+
+
 def flood(url: str, queue: str) -> None:
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()

@@ -38,6 +38,7 @@ from tests.server.worker_load import (
     drain,
     homes_of,
     is_alive,
+    is_another,
     process_of,
     stop_all,
     until,
@@ -188,6 +189,30 @@ async def die_and_lose_nothing(data_dir: Path) -> None:
         await until(lambda: not (data_dir / "workers" / "1").exists(), "the folder that holds nothing stays")
     with amqp_broker.running(data_dir, workers=1) as broker:
         await drain(broker.url, "stream", set(publishers[-1].confirmed))
+
+
+async def be_fewer(data_dir: Path) -> None:
+    settings = {"peer_handshake_timeout": "100ms", "spread_groups": False}
+    with amqp_broker.running(data_dir, workers=3, **settings) as broker:
+        pass
+    with amqp_broker.running(data_dir, workers=2, **settings) as broker:
+        await until(lambda: read_workers(data_dir) == [1], "the folder that holds nothing stays")
+        before = process_of(data_dir, 0)
+        os.kill(before, signal.SIGKILL)
+        await until(lambda: is_another(data_dir, 0, before), "worker 0 does not come again")
+        await until(lambda: "worker 0 is ready" in broker.logs, "worker 0 does not come again")
+        since = len(broker.logs)
+        with contextlib.suppress(TimeoutError):  # whoever is called in vain is called every two seconds
+            await asyncio.wait_for(asyncio.Event().wait(), 3)
+        lines = broker.logs[since:]
+        with SystemClient(broker.url) as client:
+            numbers = [each["worker"] for each in client.request("statistics")["workers"]]
+    assert "/2" not in lines
+    assert numbers == [0, 1]
+
+
+def test_a_worker_that_has_gone_is_called_by_nobody(tmp_path: Path) -> None:
+    asyncio.run(be_fewer(tmp_path / "data"))
 
 
 def test_what_was_confirmed_outlives_each_process(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
@@ -34,3 +35,10 @@ def test_a_traceback_has_its_lines() -> None:
         said = record("a fault of the broker")
         said.exc_info = (ValueError, fault, fault.__traceback__)
     assert len(formatter(TEXT).format(said).splitlines()) > 2
+
+
+def test_lines_of_a_worker_say_which() -> None:
+    said = record("alarm %s on", "memory_high")
+    assert formatter(TEXT, 2).format(said).endswith(f" {said.name} [worker 2]: alarm memory_high on")
+    assert json.loads(formatter(JSON, 0).format(said))["worker"] == 0
+    assert "worker" not in formatter(TEXT).format(said) + formatter(JSON).format(said)
