@@ -249,6 +249,20 @@ def test_a_node_is_drained_when_no_worker_has_a_client_at_the_pace_of_the_node()
             client.abort()
 
 
+def test_ten_wrong_passwords_at_any_workers_have_an_address_wait_at_all() -> None:
+    """Also whoever knows the right one, unless that was right before."""
+    with amqp_broker.running(workers=2, login_backoff="1min", login_backoff_max="1min") as broker:
+        with SystemClient(broker.url) as client:
+            client.request("user.put", name="late", password="secret", tags=[])
+            client.request("permission.put", user="late", vhost="/", configure="", write="", read="")
+        for number in range(10):
+            with pytest.raises(ClientError):
+                Connection.open(broker.url.replace("guest:guest", f"late:wrong{number}"))
+        for _ in range(6):
+            with pytest.raises(ClientError):
+                Connection.open(broker.url.replace("guest:guest", "late:secret"))
+
+
 @pytest.mark.parametrize("killed", [(1,), (0,), (0, 1)], ids=str)
 def test_a_node_stops_in_peace_while_workers_start_again(killed: tuple[int, ...], tmp_path: Path) -> None:
     async def stop() -> None:
