@@ -25,6 +25,7 @@ from amqp_broker.management.objects.pages import Pages
 from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.refused import BAD_REQUEST, Refused
 from amqp_broker.management.request import Request
+from amqp_broker.management.shared_entries import SharedEntries
 from amqp_broker.management.shared_logins import SharedLogins
 from amqp_broker.management.statistics import delayed_statistics, queue_statistics
 from amqp_broker.management.totals import Totals
@@ -117,6 +118,7 @@ class System:
         self._audit = AuditVerbs(audit, peers)
         self._totals = Totals(counts, peers)
         SharedLogins(counts, peers)
+        SharedEntries(counts, peers)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "queue.list": self._list_queues,
             **StatisticsVerb(counts, peers).verbs,
