@@ -1,4 +1,5 @@
-"""Entries: whether a user and a virtual host may have one more connection: limits (max-connections) of the whole node.
+"""Entries: whether a user and a virtual host may have one more connection: limits (max-connections) of the whole node;
+and a user one more channel (max-channels).
 
 Each of a node's workers counts the connections that it has. Where there is a limit, it asks the others before it lets
 somebody in, for each user in a virtual host one after the other:
@@ -10,6 +11,8 @@ Invariants:
    at once none lets in one too many.
 2. Whom nobody keeps out but others who ask is not refused for that, but asks again a moment later, so many times.
 3. A connection that waits is paused: none of its frames is handled.
+
+Of channels 1 does not hold: workers that open some at the same moment may let in one too many each.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from amqp_broker.auth.session import SERVICE_USER
 from amqp_broker.errors import ConnectionException
 from amqp_broker.flow.reason import Reason
-from amqp_broker.flow.state import STARTING
+from amqp_broker.flow.state import OPEN, STARTING
 from amqp_broker.protocol.constants import ReplyCode
 
 if TYPE_CHECKING:
@@ -44,15 +47,20 @@ _AGAIN_MS: Final = 10
 _MOST_TRIES: Final = 10
 #: The limit of a user, or of a virtual host, that is meant here.
 _LIMIT: Final = "max-connections"
+_CHANNELS: Final = "max-channels"
+#: Instead of a virtual host: channels are asked for.
+_OF_CHANNELS: Final = ""
 
 
 class Counts(NamedTuple):
-    """What some workers have: connections of a user, and to a virtual host; and how many of each ask to be let in."""
+    """What some workers have: connections of a user, and to a virtual host; and how many of each ask to be let in.
+    channels: of the user, if they were asked for."""
 
     of_user: int = 0
     in_vhost: int = 0
     user_asks: int = 0
     vhost_asks: int = 0
+    channels: int = 0
 
     def plus(self, other: Counts) -> Counts:
         """Of both together."""
@@ -106,6 +114,13 @@ class Entries:
             return False
         return max(self._limits(session.user, vhost.name)) >= 0
 
+    def are_channels_shared(self, session: Session) -> bool:
+        """Whether others have to be asked before this user has one more."""
+        if self._ask_others is None:
+            return False
+        user = self._metadata.user(session.user)
+        return user is not None and user.limits.get(_CHANNELS, -1) >= 0
+
     def _limits(self, user: str, vhost: str) -> tuple[int, int]:
         """Of the user, and of the virtual host; negative: none."""
         known, record = self._metadata.user(user), self._metadata.vhost(vhost)
@@ -115,7 +130,9 @@ class Entries:
         )
 
     def counts(self, user: str, vhost: str) -> Counts:
-        """What this worker has. The node's own connections are nobody's."""
+        """What this worker has. The node's own connections are nobody's. vhost: "" for the user's channels alone."""
+        if vhost == _OF_CHANNELS:
+            return Counts(channels=self._clients.count_channels(user) if self._clients.of_user(user) else 0)
         found = self._vhosts.get(vhost)
         in_vhost = 0
         if found is not None:
@@ -157,6 +174,19 @@ class Entries:
         waiting.append(_Waiting(connection, decide))
         if len(waiting) == 1:
             self._ask(key)
+
+    def wait_for_channel(self, connection: Connection, session: Session, decide: Callable[[int], None]) -> None:
+        """Have the others asked for the channels of a user. Then the connection goes on with `decide`, if it is still
+        open."""
+        assert self._ask_others is not None  # are_channels_shared
+
+        def hear(others: object) -> None:
+            if connection.state == OPEN:
+                count = others.channels if isinstance(others, Counts) else 0
+                self._pauses.resume(connection, Reason.ANSWER, self._clock.now, lambda: decide(count))
+
+        self._pauses.pause(connection, Reason.ANSWER)
+        self._ask_others(session.user, _OF_CHANNELS).when_done(hear)
 
     def _ask(self, key: tuple[str, str]) -> None:
         assert self._ask_others is not None  # are_shared

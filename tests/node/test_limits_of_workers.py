@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amqp_broker.metadata import commands
+from amqp_broker.protocol import methods
 from tests.management.users import add_user, log_in
 from tests.node.node_driver import Client
 from tests.node.worker_world import WorkerWorld
@@ -86,3 +87,40 @@ def test_who_has_no_limit_waits_for_nobody() -> None:
     add_user(world.nodes["n1"], "free")
     world.settle()
     assert is_open(log_in(world.nodes["n1/1"], "free")), "before any other worker has heard of it"
+
+
+def test_channels_of_a_user_at_all_workers_count() -> None:
+    world = world_with("user")
+    world.nodes["n1"].node.broker.propose(commands.limit_user("limited", {"max-channels": 4}))
+    world.settle()
+    clients = [log_in(world.nodes[name], "limited") for name in WORKERS]
+    world.run(100)
+    for number, client in enumerate([*clients, clients[0]], 1):
+        client.send(number, methods.ChannelOpen(), methods.QueueDeclare(queue=f"q{number}"))
+        world.run(200)
+        assert client.names()[-2:] == ["channel.open-ok", "queue.declare-ok"], "in order, after the others were asked"
+    clients[2].send(9, methods.ChannelOpen())
+    world.run(100)
+    refusal = clients[2].events[-1].method
+    assert (refusal.reply_code, refusal.class_id, refusal.method_id) == (530, 20, 10)
+    assert "maximum allowed limit (4)" in refusal.reply_text
+    clients[0].send(1, methods.ChannelClose(200, "", 0, 0))
+    world.run(100)
+    clients[1].send(9, methods.ChannelOpen())
+    world.run(100)
+    assert clients[1].names()[-1] == "channel.open-ok"
+
+
+def test_a_client_that_goes_while_its_channel_is_asked_for() -> None:
+    world = world_with("user")
+    world.nodes["n1"].node.broker.propose(commands.limit_user("limited", {"max-channels": 1}))
+    world.settle()
+    client = log_in(world.nodes["n1/1"], "limited")
+    world.run(100)
+    client.send(1, methods.ChannelOpen())
+    world.nodes["n1/1"].lose(client)
+    world.run(100)
+    later = log_in(world.nodes["n1"], "limited")
+    later.send(1, methods.ChannelOpen())
+    world.run(100)
+    assert later.names()[-1] == "channel.open-ok"
