@@ -253,7 +253,7 @@ class Node:
             config, self.broker, self.store, self.groups, self.leases, self.alarms, self.clients,
             self.membership, handshake.logins, self.facts, lambda: self.is_ready, self.backlog_bytes,
             lambda: self.timings, self.disk_counts, self._kept_totals,
-            self.loop_delays, self.turn_times, self.remote_queues, self.pauses,
+            self.loop_delays, self.turn_times, self.remote_queues, self.pauses, handshake.entries,
         )  # fmt: skip
         self.system = System(
             self.broker, self.replication, self.transfers, self.groups, self.membership, self.leases,

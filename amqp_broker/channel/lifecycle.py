@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 _LEAVING = 64
 
 
-def open_channel(connection: Client, channel_id: int, services: ChannelServices, clients: Clients) -> Channel:
-    """channel.open. Returns the channel, which is its connection's to keep. Raises ConnectionException when there are
-    too many (530), or the virtual host is deleted (320)."""
+def open_channel(
+    connection: Client, channel_id: int, services: ChannelServices, clients: Clients, beside: int = 0
+) -> Channel:
+    """channel.open. Returns the channel, which is its connection's to keep. beside: so many the user has at other
+    workers of the node, if he has a limit. Raises ConnectionException when there are too many (530), or the virtual
+    host is deleted (320)."""
     declarer = connection.declarer
     assert declarer is not None  # the connection is open
     declarer.vhost.check_is_there()
@@ -39,7 +42,7 @@ def open_channel(connection: Client, channel_id: int, services: ChannelServices,
         )
     user = services.metadata.user(session.user)
     allowed = user.limits.get("max-channels", -1) if user is not None else -1
-    if 0 <= allowed <= clients.count_channels(session.user):
+    if 0 <= allowed <= clients.count_channels(session.user) + beside:
         raise ConnectionException(
             ReplyCode.NOT_ALLOWED,
             f"number of channels opened for user '{session.user}' "

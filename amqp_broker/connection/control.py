@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from amqp_broker.channel import audited, handlers
@@ -62,6 +63,7 @@ class Control:
         self._held = services.held
         self._held_writes = services.held.writes
         self._handshake = handshake
+        self._entries = handshake.entries
         self._turn_share = services.turn_share
         self._clock = services.clock
         self._timers = services.timers
@@ -130,12 +132,26 @@ class Control:
     def _on_unopened(self, connection: Connection, channel_id: int, index: int, payload: bytes) -> None:
         if index == _CHANNEL_OPEN:
             self._decode(payload)
-            connection.channels[channel_id] = open_channel(connection, channel_id, self._services, self._clients)
+            session = connection.session
+            if session is not None and self._entries.are_channels_shared(session):
+                self._entries.wait_for_channel(connection, session, partial(self._open_beside, connection, channel_id))
+            else:
+                connection.channels[channel_id] = open_channel(connection, channel_id, self._services, self._clients)
             self._turn_share.record_request(connection, index)
         else:
             if index >> 16 == c.CLASS_CONNECTION:
                 raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method", *_ids(index))
             raise ConnectionException(ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", *_ids(index))
+
+    def _open_beside(self, connection: Connection, channel_id: int, beside: int) -> None:
+        """channel.open of a user who has a limit, and so many channels at other workers."""
+        try:
+            channel = open_channel(connection, channel_id, self._services, self._clients, beside)
+        except ConnectionException as error:
+            error.blame(*_ids(_CHANNEL_OPEN))
+            self.on_connection_exception(connection, error)
+        else:
+            connection.channels[channel_id] = channel
 
     def _on_closing_channel(self, channel: Channel, index: int) -> None:
         """channel.close was sent: everything is dropped until the client has answered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from amqp_broker.audit.actor import VIA_AMQP, Actor
@@ -13,6 +14,7 @@ from amqp_broker.auth.service_account import ServiceAccount, ServiceSession
 from amqp_broker.auth.session import SERVICE_USER, Session
 from amqp_broker.auth.users import LoginOutcome, login_with_certificate
 from amqp_broker.connection.connection import OPENED, Connection
+from amqp_broker.connection.entries import NOBODY, Counts, Entries
 from amqp_broker.connection.expected import Expected
 from amqp_broker.connection.heartbeat import watch_heartbeat
 from amqp_broker.connection.logins import AMQP, ClientLogin, Logins
@@ -72,6 +74,8 @@ _LOCALE = "en_US"
 _MIN_FRAME_MAX = 4096
 #: `Connection.handshake_step` between connection.start-ok and its answer (before it is 0).
 _AUTHENTICATING = -1
+#: The same between connection.open and its answer.
+_ENTERING = -2
 
 
 class Handshake:
@@ -102,6 +106,7 @@ class Handshake:
         self._clock = clock
         self.expected = Expected()
         self.logins = Logins(config, metadata, passwords, pauses, clock, self._decide, audit)
+        self.entries = Entries(config, metadata, vhosts, clients, self.expected, pauses, timers, clock)
         self._handlers: dict[int, Callable[[Connection, Any], None]] = {  # own class: each takes that of its method
             c.CONNECTION_START_OK: self.on_connection_start_ok,
             c.CONNECTION_TUNE_OK: self.on_connection_tune_ok,
@@ -296,6 +301,27 @@ class Handshake:
             raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {name} not found")
         session.enter(name)
         self.check_entry(session, vhost)
+        if self.entries.are_shared(session, vhost):
+            connection.handshake_step = _ENTERING
+            self.entries.wait(connection, session, vhost, partial(self._decide_on_entry, connection, vhost))
+        else:
+            self._enter(connection, session, vhost)
+
+    def _decide_on_entry(self, connection: Connection, vhost: VHost, others: Counts) -> None:
+        """The other workers have said what they have: let the client in or refuse it."""
+        session = connection.session
+        assert session is not None  # since connection.start-ok
+        try:
+            if self._vhosts.get(vhost.name) is not vhost:
+                raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {vhost.name} not found")
+            self.check_entry(session, vhost, others)
+        except ConnectionException as error:
+            error.blame(c.CONNECTION_OPEN >> 16, c.CONNECTION_OPEN & 0xFFFF)
+            connection.control.on_connection_exception(connection, error)
+        else:
+            self._enter(connection, session, vhost)
+
+    def _enter(self, connection: Connection, session: Session, vhost: VHost) -> None:
         vhost.enter(session.user)
         connection.declarer = Declarer(vhost, session, connection.peer)
         connection.state = OPEN
@@ -307,9 +333,9 @@ class Handshake:
         connection.control.opened(connection)
         connection.send(0, methods.ConnectionOpenOk())
 
-    def check_entry(self, session: Session, vhost: VHost) -> None:
+    def check_entry(self, session: Session, vhost: VHost, others: Counts = NOBODY) -> None:
         """Whether this user may have one more connection to the virtual host, at this node; those that are on their way
-        here from other workers count. Raises ConnectionException."""
+        here from other workers count. others: what the other workers have. Raises ConnectionException."""
         if not session.has_vhost():
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED, f"access to vhost '{vhost.name}' refused for user '{session.user}'"
@@ -317,31 +343,14 @@ class Handshake:
         if self._is_drained() and not session.is_tool:
             text = f"node {self._config.node_name} is being drained: connect to another one"
             raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)
-        is_counted = session.user != SERVICE_USER
         most, own = self._clients.max_connections, self._clients.of_user(SERVICE_USER)
-        if is_counted and self._clients.open_count - len(own) + len(self.expected) >= most:
+        here = self._clients.open_count - len(own) + len(self.expected)
+        if session.user != SERVICE_USER and here >= most:
             raise ConnectionException(
                 ReplyCode.NOT_ALLOWED,
                 f"connection refused: the node's limit of {most} connections (max_connections) is reached",
             )
-        record = self._metadata.vhost(vhost.name)
-        limit = record.limits.get("max-connections", -1) if record is not None else -1
-        here = vhost.connections - sum(each.vhost is vhost for each in own)
-        if is_counted and 0 <= limit <= here + self.expected.in_vhost(vhost.name):
-            raise ConnectionException(
-                ReplyCode.NOT_ALLOWED, f"access to vhost '{vhost.name}' refused for user '{session.user}': "
-                f"vhost connection limit ({limit}) is reached"
-            )
-        self._check_user_limit(session)
-
-    def _check_user_limit(self, session: Session) -> None:
-        user = self._metadata.user(session.user)
-        limit = user.limits.get("max-connections", -1) if user is not None else -1
-        if 0 <= limit <= len(self._clients.of_user(session.user)) + self.expected.of_user(session.user):
-            raise ConnectionException(
-                ReplyCode.NOT_ALLOWED,
-                f"connection refused for user '{session.user}': user connection limit ({limit}) is reached",
-            )
+        self.entries.check(session, vhost, others)
 
     def on_connection_close(self, connection: Connection, method: methods.ConnectionClose) -> None:
         """The client leaves."""

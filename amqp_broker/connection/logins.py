@@ -7,6 +7,8 @@ Invariants:
 1. A connection that waits is paused: none of its frames is handled.
 2. At most one check is handed out, so that guessing keeps one core busy at most and each failure is known before the
    next check begins.
+3. What an address has failed at one worker of a node counts at all of them (`tell_with`, `hear`): who guesses is not
+   let guess so many times more.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ AMQP = "amqp091"
 HTTP = "http"
 #: An address may fail so often before it has to wait.
 _FREE_FAILURES = 10
+#: Of so many addresses it is known that they have failed.
+_MOST_HOSTS = 10_000
 
 
 class PasswordCheck:
@@ -122,8 +126,13 @@ class Logins:
         self.waiting: deque[PasswordCheck] = deque()
         self._running: PasswordCheck | None = None
         self._failures: dict[str, tuple[int, int]] = {}
+        self._tell: Callable[[str, bool], None] = lambda host, is_failure: None
         self.attempts = {AMQP: 0, HTTP: 0}
         self.failures = {AMQP: 0, HTTP: 0}
+
+    def tell_with(self, tell: Callable[[str, bool], None]) -> None:
+        """There are other workers: they hear by this of a host that has failed (True), or got in after that."""
+        self._tell = tell
 
     def ask(self, user: str, password: str, host: str) -> AskedLogin:
         """Whether a user may come in from there with this password, some other way than AMQP."""
@@ -150,7 +159,7 @@ class Logins:
                 continue
             # Guessing costs the broker a slow hash each time: an address that has failed has to wait. A password that
             # was right before is let through, so that one bad client locks nobody out.
-            wait = self._backoff(check.host)
+            wait = self.has_to_wait_ms(check.host)
             if self._is_known(check) or wait:
                 if not self._is_known(check):
                     check.wait_ms = wait
@@ -215,7 +224,7 @@ class Logins:
 
     # -- addresses that fail ---------------------------------------------------------------------------------------
 
-    def _backoff(self, host: str) -> int:
+    def has_to_wait_ms(self, host: str) -> int:
         """Milliseconds that this host has to wait before it may try again."""
         count, last = self._failures.get(host, (0, 0))
         config = self._config
@@ -226,14 +235,24 @@ class Logins:
 
     def record_failure(self, host: str) -> None:
         """A login from there was refused for its user name or password."""
-        count, _ = self._failures.get(host, (0, 0))
-        if len(self._failures) > 10_000:
-            self._failures.clear()
-        self._failures[host] = (count + 1, self._clock.now)
+        self.hear(host, True)
+        self._tell(host, True)
 
     def record_success(self, host: str) -> None:
         """A login from there has succeeded."""
-        self._failures.pop(host, None)
+        if host in self._failures:
+            self.hear(host, False)
+            self._tell(host, False)
+
+    def hear(self, host: str, is_failure: bool) -> None:
+        """What has become of a login from there, here or at another worker."""
+        if not is_failure:
+            self._failures.pop(host, None)
+            return
+        count, _ = self._failures.get(host, (0, 0))
+        if len(self._failures) > _MOST_HOSTS:
+            self._failures.clear()
+        self._failures[host] = (count + 1, self._clock.now)
 
 
 def is_loopback(host: str) -> bool:

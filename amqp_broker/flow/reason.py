@@ -9,7 +9,7 @@ class Reason(IntFlag):
     """Bits of `Client.paused_for`. For any of them nothing is read from the connection."""
 
     ANSWER = 1  # its last method waits for an answer, or for the disk
-    LOGIN = 2  # its password is being checked
+    LOGIN = 2  # its password is being checked, or whether there is room for it
     SHARE = 4  # it has had its share of the turn
     GATE = 8  # it is about to publish, and publishers wait
     OUTPUT = 16  # it does not read its replies: nothing more is read, what is there is handled

@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amqp_broker.management.refused import not_found
+from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
 from amqp_broker.metadata.stream import Proposal
+from amqp_broker.protocol.fields import decode_table
 from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.turn.task import Steps, Task
+from amqp_broker.vhosts.declarations import is_client_local
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.replication import Replication
@@ -32,9 +35,11 @@ class Administration:
 
     def execute(self, command: Command) -> Proposal:
         """Propose one command. Returns what has to be applied before it is reported done. A queue that is to
-        live on one node, and is said to live nowhere, lives on this node."""
-        if command["op"] == "queue.declare" and not lives_in_groups(command["type"]):
-            command = {**command, "home": command.get("home") or self._replication.own_node}
+        live on one node, and is said to live nowhere, lives on this node: at the worker where it would be if a client
+        declared it."""
+        if command["op"] == "queue.declare" and not lives_in_groups(command["type"]) and not command.get("home"):
+            is_own = is_client_local(decode_table(commands.decode_arguments(command["arguments_raw"])))
+            command = {**command, "home": self._broker.home_of_new(is_own, may_start=True)}
         return self._replication.propose(command)
 
     def carry_out(self, *asked: Command) -> Steps:

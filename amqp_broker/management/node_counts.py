@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from amqp_broker.cluster.membership import Membership
+    from amqp_broker.connection.entries import Entries
     from amqp_broker.connection.logins import Logins
     from amqp_broker.flow.clients import Clients
     from amqp_broker.flow.pauses import Pauses
@@ -46,3 +47,4 @@ class NodeCounts(NamedTuple):
     turn_times: Histogram
     remote_queues: RemoteQueues
     pauses: Pauses
+    entries: Entries

@@ -231,9 +231,10 @@ class Broker:
         """Whether others, nodes or workers of this one, have to know of what does not outlive a restart, too."""
         return self.replication.is_clustered or self.replication.has_workers
 
-    def home_of_new(self, is_own: bool) -> str:
+    def home_of_new(self, is_own: bool, may_start: bool = False) -> str:
         """Where a new classic queue is to live. is_own: with its connection, if that is not at a worker that is to be
-        emptied. Else the worker with the fewer queues of two that are picked at random."""
+        emptied. Else the worker with the fewer queues of two that are picked at random, of those that are there.
+        may_start: or of those that have not been there yet, since the node has just started."""
         replication, config = self.replication, self.config
         own = replication.own_node
         if not replication.has_workers or (is_own and config.worker < config.workers):
@@ -242,7 +243,8 @@ class Broker:
             return own  # members of the version before know no such homes
         numbers = range(config.workers)
         names = [worker_name(node_of_worker(own), number) for number in numbers]
-        homes = [name for name in names if name == own or replication.is_connected(name)] or [own]
+        awaited = {*names} - {*replication.workers()} if may_start else ()
+        homes = [name for name in names if name == own or replication.is_connected(name) or name in awaited] or [own]
         picked = int.from_bytes(self.random_bytes(_PICK_BYTES), "big")
         first = homes[picked % len(homes)]
         others = [name for name in homes if name != first] or [first]

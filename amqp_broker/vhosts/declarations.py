@@ -212,7 +212,7 @@ class Declarations:
             return name, Wanted(partition(broker, vhost, name, kind, method.arguments))
         if is_durable or broker.is_clustered:
             queue_type = broker.types[kind]
-            is_own = method.exclusive or method.auto_delete or not method.queue or _is_client_local(method.arguments)
+            is_own = method.exclusive or method.auto_delete or not method.queue or is_client_local(method.arguments)
             home = "" if queue_type.lives_in_groups else broker.home_of_new(is_own)
             if not broker.metadata.may_be_home(home):
                 text = f"node '{home}' is no member of the cluster any more: connect to another one"
@@ -574,6 +574,6 @@ def _default_exchange() -> ChannelException:
     return ChannelException(ReplyCode.ACCESS_REFUSED, "operation not permitted on the default exchange")
 
 
-def _is_client_local(arguments: Table) -> bool:
+def is_client_local(arguments: Table) -> bool:
     """Whether a classic queue is to live where it is declared."""
     return arguments.get("x-queue-master-locator") == "client-local"

@@ -34,16 +34,16 @@ def usages_of(facts: JsonObject) -> dict[int, Usage]:
     }
 
 
-def whole_node(totals: JsonObject) -> JsonObject:
+def whole_node(totals: JsonObject, name: str | None = None) -> JsonObject:
     """Totals of which those of the asked worker are the node's: sums, of those that do not answer the counters that
-    were heard last."""
-    node = node_of_worker(totals["node"])
+    were heard last. name: of another node, whose they are to be."""
+    node = node_of_worker(totals["node"]) if name is None else name
     parts = {**totals["before"], **totals["nodes"]}
     found: JsonObject = {}
-    for name, counted in parts.items():
-        if node_of_worker(name) == node:
+    for worker, counted in parts.items():
+        if node_of_worker(worker) == node:
             found = {**_sum(counted, found), "at": totals["at"]}
-    return {**totals, **found}
+    return {**totals, **found} if name is None else found
 
 
 def _sum(counted: JsonValue, before: JsonValue, name: str = "") -> JsonValue:

@@ -32,7 +32,6 @@ def _refused_open(connection: Connection, vhost: str, user: str | None = None) -
     return connection.expect_close(530, by="connection.open")
 
 
-@pytest.mark.one_process("each worker counts its own connections")
 @pytest.mark.holds("vhost limit max-connections -> 530")
 def test_a_vhost_may_be_full(
     admin: Administrator, connect: Connect, dial: Callable[[], Connection], own_vhost: str
@@ -59,7 +58,6 @@ def test_a_vhost_may_have_enough_queues(admin: Administrator, connect: Connect, 
     assert text == f"PRECONDITION_FAILED - cannot declare queue 'two': {cause}"
 
 
-@pytest.mark.one_process("each worker counts its own connections")
 @pytest.mark.holds("user limit max-connections -> 530")
 def test_a_user_may_have_enough_connections(
     admin: Administrator, connect: Connect, dial: Callable[[], Connection], own_vhost: str

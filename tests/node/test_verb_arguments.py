@@ -207,7 +207,7 @@ def test_the_table_has_every_argument() -> None:
     source = "".join(path.read_text() for path in sorted(folder.rglob("*.py")))
     read = set(re.findall(r'request\.(?:get|text|texts|number|name|tags|limits|flag|has)\(\s*"(\w+)"', source))
     # Asked by nodes alone, and what names one thing of one kind.
-    others = {"group", "number", "verb"}
+    others = {"group", "number", "verb", "share", "is_failure"}
     assert read
     assert read - others <= {argument for _, arguments in VERBS.values() for argument in arguments}
 

@@ -6,6 +6,8 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +16,8 @@ import aio_pika
 import pytest
 
 import amqp_broker
+from amqp_broker.client import Connection
+from amqp_broker.client.errors import ClientError
 from amqp_broker.server.workers_file import read_stored, read_workers, write_workers
 from amqp_broker.system_client import SystemClient
 from amqp_broker.testing.embedded import BrokerStartError
@@ -221,6 +225,42 @@ def test_a_worker_that_starts_later_has_read_again_what_the_others_have(tmp_path
             assert "a restart is needed" not in broker.logs
 
     asyncio.run(reload())
+
+
+def test_a_node_is_drained_when_no_worker_has_a_client_at_the_pace_of_the_node() -> None:
+    def is_closed(client: Connection) -> bool:
+        try:
+            client.poll()
+        except ClientError:
+            return True
+        return False
+
+    with amqp_broker.running(workers=2) as broker:
+        clients = [Connection.open(broker.url) for _ in range(24)]
+        began = time.monotonic()
+        words = ("node", "drain", "--pace", "8", "--wait", "40", "--url", broker.url)
+        command = [sys.executable, "-m", "amqp_broker", *words]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        took_s = time.monotonic() - began
+        assert (said.returncode, "has 0 connections" in said.stdout) == (0, True), said
+        assert all(map(is_closed, clients))
+        assert took_s > 2, "24 connections at 8 in a second"
+        for client in clients:
+            client.abort()
+
+
+def test_ten_wrong_passwords_at_any_workers_have_an_address_wait_at_all() -> None:
+    """Also whoever knows the right one, unless that was right before."""
+    with amqp_broker.running(workers=2, login_backoff="1min", login_backoff_max="1min") as broker:
+        with SystemClient(broker.url) as client:
+            client.request("user.put", name="late", password="secret", tags=[])
+            client.request("permission.put", user="late", vhost="/", configure="", write="", read="")
+        for number in range(10):
+            with pytest.raises(ClientError):
+                Connection.open(broker.url.replace("guest:guest", f"late:wrong{number}"))
+        for _ in range(6):
+            with pytest.raises(ClientError):
+                Connection.open(broker.url.replace("guest:guest", "late:secret"))
 
 
 @pytest.mark.parametrize("killed", [(1,), (0,), (0, 1)], ids=str)

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+from collections import Counter
 from pathlib import Path
 
 import aio_pika
@@ -339,18 +340,31 @@ def test_a_node_is_drained_with_all_of_its_workers() -> None:
     asyncio.run(drain_all())
 
 
-def test_queues_of_definitions_live_at_the_worker_that_is_asked() -> None:
-    """As the page says, so that somebody who has imported very many knows to spread them."""
-    with amqp_broker.running(workers=2, start_timeout_s=90.0) as broker:
-        asked: dict[str, str] = {}
-        while len(set(asked.values())) < 2:
-            assert len(asked) < 40
-            with SystemClient(broker.url) as client:
-                name = f"q{len(asked)}"
-                asked[name] = str(client.request("statistics")["statistics"]["node"])
-                queue = {"name": name, "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
-                client.request("definitions.import", definitions={"queues": [queue]})
-        assert homes_of(broker.url) == asked
+def definitions_of(count: int, **arguments: str) -> dict[str, list[dict[str, object]]]:
+    about = {"vhost": "/", "durable": True, "auto_delete": False, "arguments": arguments}
+    return {"queues": [{"name": f"q{number}", **about} for number in range(count)]}
+
+
+def test_queues_of_definitions_live_at_all_workers(tmp_path: Path) -> None:
+    """Also those that are there from the start, when not all workers are."""
+    file = tmp_path / "definitions.json"
+    file.write_text(json.dumps(definitions_of(40)))
+    with amqp_broker.running(workers=2, load_definitions=str(file)) as broker:
+        homes = Counter(homes_of(broker.url).values())
+        assert (len(homes), homes.total()) == (2, 40)
+        assert min(homes.values()) >= 10
+        with SystemClient(broker.url) as client:
+            client.request("definitions.import", definitions=definitions_of(80))
+        homes = Counter(homes_of(broker.url).values())
+        assert (len(homes), homes.total()) == (2, 80)
+        assert min(homes.values()) >= 25
+
+
+def test_queues_of_definitions_that_are_to_be_local_live_at_the_worker_that_is_asked() -> None:
+    with amqp_broker.running(workers=2) as broker, SystemClient(broker.url) as client:
+        local = {"x-queue-master-locator": "client-local"}
+        client.request("definitions.import", definitions=definitions_of(20, **local))
+        assert {*homes_of(broker.url).values()} == {client.request("statistics")["statistics"]["node"]}
 
 
 def test_a_worker_that_stops_calls_nobody_who_has_gone(tmp_path: Path) -> None:

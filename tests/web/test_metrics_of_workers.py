@@ -146,6 +146,9 @@ def test_the_node_uses_what_its_workers_do(http: Http, clients: list[Connection]
     assert node["fd_total"] == whole(samples, "rabbitmq_process_max_fds")
     assert node["mem_limit"] == whole(samples, "rabbitmq_resident_memory_limit_bytes")
     assert node["mem_used"] > max(of_workers(samples, "worker_resident_memory_bytes").values())
+    assert node["connection_created"] >= len(clients)
+    (attempts,) = [row for row in http.get(f"/auth/attempts/{node['name']}") if row["protocol"] == "amqp091"]
+    assert attempts["auth_attempts_succeeded"] >= len(clients)
     memory = http.get(f"/nodes/{node['name']}/memory")["memory"]
     assert memory["total"]["rss"] > max(of_workers(samples, "worker_resident_memory_bytes").values())
 

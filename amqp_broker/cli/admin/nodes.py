@@ -85,7 +85,9 @@ def _ask(
 
 
 def _is_over(said: JsonObject, is_empty: bool) -> bool:
-    return bool(said["is_safe"] and not (is_empty and (said["connections"] or said["leads"])))
+    """A worker that has started again since is not drained, and has clients soon, if it has none now."""
+    is_empty_now = not (said["connections"] or said["leads"] or said.get("workers_in_service"))
+    return bool(said["is_safe"] and (is_empty_now or not is_empty))
 
 
 def _lines(said: JsonObject) -> list[str]:
@@ -94,6 +96,11 @@ def _lines(said: JsonObject) -> list[str]:
         f"{'can be stopped' if said['is_safe'] else 'cannot be stopped'}",
         f"leads {said['leads']} groups, has {said['connections']} connections of clients",
     ]
+    if said.get("silent_workers"):
+        lines.append(f"{', '.join(said['silent_workers'])} does not answer: what is there is not known; ask again")
+    if said.get("workers_in_service"):
+        names = ", ".join(said["workers_in_service"])
+        lines.append(f"{names} is in service, unlike the others: say `amqp-broker node drain` again, or revive")
     if said["critical_groups"]:
         queues = [f"'{each['name']}' in '{each['vhost']}'" for each in said["critical_queues"]]
         listed = ", ".join(queues[:_LISTED_QUEUES]) + (", ..." if len(queues) > _LISTED_QUEUES else "")

@@ -14,7 +14,7 @@ A leader of a version that cannot be asked is believed to have its members up to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from amqp_broker.links.frame_kinds import SINCE, FrameKind
 from amqp_broker.management.queue_walk import queues_in_slices
@@ -41,6 +41,12 @@ PATIENCE_MS = 3 * CATCH_UP_MS
 _AT_ONCE = 16
 #: So many queues are looked at in one slice.
 _SLICE = 64
+
+#: What a process says that has no group.
+NOTHING: Final[JsonObject] = {
+    "is_safe": True, "critical_groups": [], "critical_queues": [], "lag": 0, "lagging_groups": [],
+    "leaderless_groups": [], "leads": 0, "classic_queues": 0, "only_copies": 0,
+}  # fmt: skip
 
 
 class _Report(NamedTuple):

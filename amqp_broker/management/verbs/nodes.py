@@ -1,4 +1,8 @@
-"""NodeVerbs: what is asked of a node itself: who one is, how it is, whether somebody may log in."""
+"""NodeVerbs: what is asked of a node itself: who one is, how it is, whether somebody may log in.
+
+A node is all of its workers: an alarm of one of them is the node's, limits and what is used of them are sums, and of a
+group its worker knows how it is. Who does not answer in time is left out.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from amqp_broker.metadata.cluster_identity import cluster_name
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
 from amqp_broker.settings.config import SETTINGS
+from amqp_broker.settings.workers import are_beside, node_of_worker
 from amqp_broker.turn.task import Steps
 from amqp_broker.version import __version__
 from exchanges.registry import EXCHANGE_TYPES
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from amqp_broker.management.node_counts import NodeCounts
     from amqp_broker.management.peer_questions import PeerQuestions
     from amqp_broker.management.request import Request
+    from raft.group import Group
 
 #: So many virtual hosts, or queues, are looked at in one slice.
 _SLICE = 64
@@ -45,6 +51,9 @@ class NodeVerbs:
         self._peers = peers
         peers.serve({"node": self._serve_facts, "alarms": self._serve_alarms})
         self._replication = replication
+        config = counts.config
+        #: One that is left over, when there are to be fewer workers, gets none.
+        self._takes_clients = not config.has_workers or config.worker < config.workers
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "whoami": self._whoami,
             "login": self._login,
@@ -117,19 +126,21 @@ class NodeVerbs:
         return found
 
     def _describe(self, request: Request) -> Steps:
-        """This node, and what each of the others says of itself."""
-        own = self._facts()
+        """This node, and what each process of it and of the others says of itself."""
+        own, own_name = self._facts(), self._peers.own_node
         answers = yield from self._peers.ask_all(self._peers.others(), "node", {}, request.asker)
         others = {name: answer.fields for name, answer in answers.items() if answer is not None}
         stale = [name for name, answer in answers.items() if answer is None]
-        return {**own, "nodes": {self._peers.own_node: own, **others}, "stale": stale}
+        beside = [fields for name, fields in others.items() if are_beside(name, own_name)]
+        whole = {**own, **_together([own, *beside])}
+        return {**whole, "nodes": {own_name: own, **others}, "stale": stale}
 
     def _serve_facts(self, request: Request) -> Steps:
         return self._facts(), ""
         yield
 
     def _serve_alarms(self, request: Request) -> Steps:
-        return {"alarms": self._alarms()}, ""
+        return self._condition(), ""
         yield
 
     def _facts(self) -> JsonObject:
@@ -165,37 +176,55 @@ class NodeVerbs:
             "auth_mechanisms": ["PLAIN", "AMQPLAIN", "EXTERNAL"],
         }
 
+    def _condition(self) -> JsonObject:
+        """What this process knows of how its node is. groups: of Raft's those that it has; critical_groups: those that
+        one member more would cost their majority. room: for so many more clients."""
+        replication, clients = self._replication, self._counts.clients
+        groups = replication.groups()
+        return {
+            "alarms": self._alarms(),
+            "is_draining": self._said.is_draining,
+            "room": max(0, clients.max_connections - clients.open_count) if self._takes_clients else 0,
+            "groups": [each.group_id for each in groups if self._groups.is_here(each.group_id)],
+            "critical_groups": [each.group_id for each in groups if self._is_critical(each)],
+            "leaderless_groups": [
+                each.group_id
+                for each in groups
+                if each.leader is None and not self._has_leader_elsewhere(each.group_id)
+            ],
+        }
+
+    def _is_critical(self, group: Group) -> bool:
+        own, membership = self._replication.own_node, self._counts.membership
+        own_host = node_of_worker(own)
+        voters = self._voters(group.group_id) or group.members
+        linked = [each for each in voters if each == own_host or membership.is_linked(each)]
+        return len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters)
+
     def _health(self, request: Request) -> Steps:
         """quorum_critical: queues that would lose their majority with one member more. alarms: those of the others,
         too, as far as they answer."""
-        counts, replication = self._counts, self._replication
-        critical: set[int] = set()
-        for group in replication.groups():
-            voters = self._voters(group.group_id) or group.members
-            linked = [each for each in voters if each == replication.own_node or counts.membership.is_linked(each)]
-            if len(voters) > 1 and 2 * (len(linked) - 1) <= len(voters):
-                critical.add(group.group_id)
+        peers, own = self._peers, self._condition()
+        answers = yield from peers.ask_all(peers.others(), "alarms", {}, request.asker)
+        said = {name: answer.fields for name, answer in answers.items() if answer is not None}
+        beside = [fields for name, fields in said.items() if are_beside(name, peers.own_node)]
+        workers = [own, *beside]
+        critical, leaderless = (_of_groups(own, beside, name) for name in ("critical_groups", "leaderless_groups"))
         queues: list[dict[str, str]] = []
         if critical and request.asker.tags:
             queues = yield from self._queues_in(critical)
-        own = self._alarms()
-        answers = yield from self._peers.ask_all(self._peers.others(), "alarms", {}, request.asker)
-        others = [each for answer in answers.values() if answer is not None for each in answer.fields["alarms"]]
+        is_draining = any(each["is_draining"] for each in workers)
         return {
-            "ready": counts.is_ready() and not counts.facts.is_draining,
-            "alarms": own + others,
-            "local_alarms": own,
+            "ready": self._counts.is_ready() and not is_draining,
+            "alarms": own["alarms"] + [each for fields in said.values() for each in fields["alarms"]],
+            "local_alarms": [each for fields in workers for each in fields["alarms"]],
             "listeners": self._listeners(),
             "certificates": self._certificates() if request.asker.tags else [],
-            "is_draining": counts.facts.is_draining,
-            "is_alone": replication.is_alone,
-            "below_connection_limit": counts.clients.open_count < counts.clients.max_connections,
+            "is_draining": is_draining,
+            "is_alone": {*self._metadata.members(), *self._replication.members()} <= {node_of_worker(peers.own_node)},
+            "below_connection_limit": any(each["room"] for each in workers),
             "quorum_critical": queues,
-            "leaderless_groups": sorted(
-                each.group_id
-                for each in replication.groups()
-                if each.leader is None and not self._has_leader_elsewhere(each.group_id)
-            ),
+            "leaderless_groups": sorted(leaderless),
         }
 
     def _voters(self, group_id: int) -> tuple[str, ...]:
@@ -223,3 +252,22 @@ class NodeVerbs:
                 return found[:MAX_LISTED_QUEUES]
             yield None
         return found
+
+
+def _together(parts: list[JsonObject]) -> JsonObject:
+    """What is not one worker's of that which the workers of a node say of themselves."""
+    alike = ("mem_alarm", "disk_free_alarm", "being_drained")
+    divided = ("mem_limit", "mem_used", "max_connections", "sockets_used")
+    return {
+        **{name: any(each[name] for each in parts) for name in alike},
+        **{name: sum(each[name] for each in parts) for name in divided},
+        "is_full": all(each["is_full"] for each in parts),
+    }
+
+
+def _of_groups(own: JsonObject, beside: list[JsonObject], name: str) -> set[int]:
+    """Groups of a node of which something is so: by the worker that has a group, if that answers."""
+    found = {*own[name]}
+    for each in beside:
+        found -= {*each["groups"]}
+    return found.union(*({*each[name]} & {*each["groups"]} for each in beside))

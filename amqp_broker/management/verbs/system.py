@@ -25,6 +25,8 @@ from amqp_broker.management.objects.pages import Pages
 from amqp_broker.management.peer_questions import PeerQuestions
 from amqp_broker.management.refused import BAD_REQUEST, Refused
 from amqp_broker.management.request import Request
+from amqp_broker.management.shared_entries import SharedEntries
+from amqp_broker.management.shared_logins import SharedLogins
 from amqp_broker.management.statistics import delayed_statistics, queue_statistics
 from amqp_broker.management.totals import Totals
 from amqp_broker.management.verbs.accounts import AccountVerbs
@@ -115,6 +117,8 @@ class System:
         self.cluster = ClusterVerbs(broker, replication, membership, transfers, groups, peers)
         self._audit = AuditVerbs(audit, peers)
         self._totals = Totals(counts, peers)
+        SharedLogins(counts, peers)
+        SharedEntries(counts, peers)
         self._verbs: dict[str, Callable[[Request], Answer]] = {
             "queue.list": self._list_queues,
             **StatisticsVerb(counts, peers).verbs,

@@ -17,6 +17,7 @@ from amqp_broker.web.endpoints.lists import show_rows
 from amqp_broker.web.errors import object_not_found
 from amqp_broker.web.node_client import LONG_DEADLINE_S
 from amqp_broker.web.product import API_LEVEL
+from amqp_broker.web.workers import whole_node
 
 #: So long somebody may wait until a node can be stopped, and how often it is looked at, seconds.
 _LONGEST_WAIT_S: Final = 60.0
@@ -110,7 +111,8 @@ def reset(asked: Asked) -> Answer:
 
 
 def list_attempts(asked: Asked) -> Answer:
-    counted = asked.services.totals.read()["auth_attempts"]
+    """Those of the whole node, whichever of its workers somebody has come to."""
+    counted = whole_node(asked.services.totals.read(), asked.name("node")).get("auth_attempts", {})
     rows = [
         {
             "protocol": protocol,

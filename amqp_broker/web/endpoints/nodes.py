@@ -78,8 +78,11 @@ def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
     shown.update((key, value) for key, value in told.items() if value is not None and key in _TOLD)
     parts = [each for worker, each in facts["nodes"].items() if node_of_worker(worker) == name]
     shown.update({key: sum(each.get(key) or 0 for each in parts) for key in _DIVIDED})
+    shown.update({key: any(each.get(key) for each in parts) for key in _OF_ANY})
+    if not usage.resident_bytes:
+        shown["mem_used"] = sum(each.get("mem_used") or 0 for each in parts)
     counters = (*_ZEROS, *_DISK, *CHURN, "io_sync_avg_time", "context_switches")
-    totals = asked.services.totals.read()["nodes"].get(name, {})
+    totals = whole_node(asked.services.totals.read(), name)
     shown.update({each: totals.get(each, 0) for each in (*CHURN, *_DISK)})
     shown["io_sync_avg_time"] = round(totals.get("io_sync_ms", 0) / (totals.get("io_sync_count") or 1), 3)
     values = {each: shown.get(each) or 0 for each in (*counters, *_GAUGES)}
@@ -91,6 +94,8 @@ def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
 
 #: Of which each worker has a part.
 _DIVIDED: Final = ("mem_limit", "sockets_used")
+#: That a node is, if one of its workers is.
+_OF_ANY: Final = ("mem_alarm", "disk_free_alarm", "being_drained")
 #: What the node says itself takes the place of what is thought of it here.
 _TOLD: Final = (
     "mem_limit", "mem_alarm", "disk_free_limit", "disk_free_alarm", "being_drained", "sockets_used", "config_files",

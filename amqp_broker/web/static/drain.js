@@ -15,7 +15,9 @@ function standing(guard) {
     ["Groups that would lose their majority", count(guard.critical_groups.length)], ["Entries that a member lacks which is needed then", count(guard.lag)], ["Groups without a leader now", count(guard.leaderless_groups?.length ?? 0)],
     ["Groups that it leads", count(guard.leads)], ["Connections of clients", count(guard.connections)], ["Durable classic queues that are away with it", count(guard.classic_queues)], ["Quorum queues and streams that have no other copy", count(guard.only_copies ?? 0)]]),
   queues.length ? h("p", { class: "hint" }, "These queues would stand still: ", queues.slice(0, MOST_NAMED).map((each, index) => [index ? ", " : "", link(to.queue(each), each.name)]),
-    queues.length > MOST_NAMED ? ` and ${count(queues.length - MOST_NAMED)} more` : "", ".") : null];
+    queues.length > MOST_NAMED ? ` and ${count(queues.length - MOST_NAMED)} more` : "", ".") : null,
+  ...[["silent_workers", "Workers that do not answer, whose clients and groups are not known: "], ["workers_in_service", "Workers that are in service, because they have started again since: drain it once more, or revive it: "]]
+    .map(([field, text]) => guard[field]?.length ? h("p", { class: "hint" }, text, guard[field].join(", "), ".") : null)];
 }
 
 export function drainPart(name) {

@@ -1,0 +1,70 @@
+"""A node of several processes in the list of nodes: what one of them is short of, the node is."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from amqp_broker.web.asked import Asked
+from amqp_broker.web.endpoints.cluster import list_attempts
+from amqp_broker.web.endpoints.nodes import show_node
+from amqp_broker.web.rates import Readings
+
+NAMES = ("n1", "n1/1", "n2", "n2/1")
+
+
+def facts_of(name: str, **more: object) -> dict[str, Any]:
+    return {
+        "name": name.partition("/")[0], "at": 1000, "started_at": 0, "mem_limit": 100, "mem_used": 10,
+        "mem_alarm": False, "disk_free_alarm": False, "being_drained": False, "sockets_used": 3, **more,
+    }  # fmt: skip
+
+
+def counted(number: int) -> dict[str, Any]:
+    attempts = {"amqp091": {"attempts": number, "failed": 1, "succeeded": number - 1}}
+    return {"connection_created": number, "io_write_count": 10 * number, "io_sync_ms": 8, "io_sync_count": 2,
+            "auth_attempts": attempts}  # fmt: skip
+
+
+def asked(name: str, facts: dict[str, dict[str, Any]], gone: tuple[str, ...] = ()) -> Asked:
+    counts = {each: counted(number) for number, each in enumerate(NAMES, 1)}
+    totals = {
+        **counts["n1"], "node": "n1", "at": 1000, "stale": list(gone),
+        "nodes": {each: counts[each] for each in NAMES if each not in gone},
+        "before": {each: counts[each] for each in gone},
+    }  # fmt: skip
+    node = {**facts["n1"], "members": ["n1", "n2"], "nodes": facts}
+    services = SimpleNamespace(
+        totals=SimpleNamespace(read=lambda: totals),
+        node=SimpleNamespace(request=lambda verb, **fields: node),
+        readings=Readings(10),
+        places=(),
+    )
+    user = SimpleNamespace(name="guest")
+    return Asked(cast("Any", services), cast("Any", user), "GET", f"/nodes/{name}", {"node": name})
+
+
+@pytest.mark.parametrize("name", ["n1", "n2"])
+@pytest.mark.parametrize("field", ["mem_alarm", "disk_free_alarm", "being_drained"])
+def test_an_alarm_of_any_worker_is_the_nodes(name: str, field: str) -> None:
+    facts = {each: facts_of(each) for each in NAMES}
+    facts[f"{name}/1"][field] = True
+    for each in ("n1", "n2"):
+        shown = show_node(asked(each, facts)).value
+        assert shown[field] is (each == name)
+        assert (shown["mem_limit"], shown["sockets_used"]) == (200, 6)
+
+
+@pytest.mark.parametrize("gone", [(), ("n2/1",)], ids=["all", "one gone"])
+def test_what_all_workers_have_counted_is_the_nodes(gone: tuple[str, ...]) -> None:
+    """Of one that does not answer what was heard last: counters do not fall."""
+    facts = {each: facts_of(each) for each in NAMES if each not in gone}
+    for name, whole in (("n1", 3), ("n2", 7)):
+        shown = show_node(asked(name, facts, gone)).value
+        assert (shown["connection_created"], shown["io_write_count"]) == (whole, 10 * whole)
+        assert shown["io_sync_avg_time"] == 4
+        (row,) = list_attempts(asked(name, facts, gone)).value
+        assert row["auth_attempts"] == whole
+    assert show_node(asked("n2", facts, gone)).value["mem_used"] == 20 - 10 * len(gone)
