@@ -150,15 +150,9 @@ def group_size(arguments: Mapping[str, object], policy: Mapping[str, object] | N
 def _with_delivery_limit(
     arguments: Mapping[str, object], policy: Mapping[str, object], operator_policy: Mapping[str, object] | None
 ) -> QueueArguments:
-    """Arguments and policies together; the default limit where neither says anything, none where the argument is -1."""
+    """Arguments and policies together; the default limit where neither says anything, none where the argument is -1. As
+    in RabbitMQ, what a policy says of overflow counts before the argument here, and not so in classic queues."""
     fields = read_fields(arguments)
-    is_off = fields.get("delivery_limit") == -1
-    if is_off:
-        del fields["delivery_limit"]
+    found = with_policy(fields, policy, operator_policy, delivery_limit=DELIVERY_LIMIT, policy_overflows=True)
     # The log does not know it: whoever leads sees to it that groups expire.
-    fields.pop("lease_expires", None)
-    found = replace(with_policy(QueueArguments(**fields), policy, operator_policy), lease_expires=None)  # type: ignore[arg-type]
-    is_said = is_off or any(each.get("delivery-limit") == -1 for each in (policy, operator_policy or {}))
-    if found.delivery_limit is None and not is_said:
-        return replace(found, delivery_limit=DELIVERY_LIMIT)
-    return found
+    return replace(found, lease_expires=None)

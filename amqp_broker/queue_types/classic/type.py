@@ -22,6 +22,7 @@ from queues.arguments import (
     QueueArguments,
     WrongArgument,
     parse_arguments,
+    read_classic_fields,
     with_policy,
 )
 from queues.classic import ClassicQueue
@@ -84,7 +85,7 @@ class ClassicType(QueueType):
 
     def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
         """See QueueType."""
-        settings = self._settings(declaration, parse_arguments(declaration.arguments))
+        settings = self._settings(declaration)
         if not self._is_here(home):
             remote = RemoteQueue(declaration.name, queue_id, declaration.is_durable, self._host.link_to(home))
             remote.settings = settings
@@ -110,7 +111,7 @@ class ClassicType(QueueType):
 
     def stage(self, declaration: QueueDeclaration, queue_id: int) -> ClassicQueue:
         """See QueueType."""
-        queue = self._make(declaration, queue_id, self._settings(declaration, parse_arguments(declaration.arguments)))
+        queue = self._make(declaration, queue_id, self._settings(declaration))
         queue.begin_return([[]])
         return queue
 
@@ -132,14 +133,12 @@ class ClassicType(QueueType):
     def _is_here(self, home: str) -> bool:
         return home in ("", self._host.own_node)
 
-    def _settings(self, declaration: Declaration, arguments: QueueArguments) -> QueueArguments:
-        """Arguments, policies and the node's default delivery limit together."""
+    def _settings(self, declaration: Declaration) -> QueueArguments:
+        """Arguments, policies and the node's default delivery limit together. Raises ArgumentError, WrongArgument."""
+        fields = read_classic_fields(declaration.arguments)
         policy, operator = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
-        settings = with_policy(arguments, policy or {}, operator)
         limit = self._host.config.delivery_limit
-        if settings.delivery_limit is None and limit >= 0:
-            settings = with_policy(settings, {"delivery-limit": limit})
-        return settings
+        return with_policy(fields, policy or {}, operator, delivery_limit=limit if limit >= 0 else None)
 
     def restore(self, queue: Queue, now: int) -> None:
         """See QueueType."""
@@ -158,11 +157,11 @@ class ClassicType(QueueType):
             return  # its home looks
         declaration = queue.declaration
         try:
-            arguments = parse_arguments(declaration.arguments)
+            settings = self._settings(declaration)
         except (ArgumentError, WrongArgument) as error:
             log.error("queue '%s' in vhost '%s' keeps its settings: %s", queue.name, declaration.vhost, error)
             return
-        queue.apply_settings(self._settings(declaration, arguments))
+        queue.apply_settings(settings)
         self._unused.watch(queue)
         self._host.lease_expiry.watch_all(queue)
 

@@ -101,8 +101,7 @@ class QuorumType(GroupType):
         def lease_expires() -> int | None:
             policy, operator = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
             said = {key: value for key, value in declaration.arguments.items() if key == "x-lease-expires"}
-            found = QueueArguments(**read_fields(said))  # type: ignore[arg-type]
-            return with_policy(found, policy or {}, operator).lease_expires
+            return with_policy(read_fields(said), policy or {}, operator).lease_expires
 
         group = self._host.group_of(queue_id)
         queue = QuorumQueue(declaration, queue_id, group, settings, lease_expires)

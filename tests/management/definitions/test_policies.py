@@ -18,7 +18,7 @@ from amqp_broker.vhosts.policies import (
     matching_policies,
     targets,
 )
-from queues.arguments import parse_arguments, with_policy
+from queues.arguments import read_classic_fields, with_policy
 
 
 def metadata_with(*policies: dict[str, Any]) -> Metadata:
@@ -122,7 +122,7 @@ LIMITS = ["message-ttl", "expires", "max-length", "max-length-bytes", "delivery-
 def test_no_limit_is_looser_than_the_strictest(
     arguments: dict[str, int], policy: dict[str, int], operator: dict[str, int]
 ) -> None:
-    own = parse_arguments({f"x-{key}": value for key, value in arguments.items()})
+    own = read_classic_fields({f"x-{key}": value for key, value in arguments.items()})
     settings = with_policy(own, policy, operator)
     for key in LIMITS:
         set_by = [source[key] for source in (arguments, policy, operator) if key in source]

@@ -80,6 +80,14 @@ def test_policies() -> None:
     assert (settings.at_least_once, settings.consumer_timeout) == (False, 100)
 
 
+def test_what_a_policy_says_of_overflow_counts_before_the_argument() -> None:
+    """RabbitMQ's rule for quorum queues (policy_has_precedence), and not for classic ones."""
+    own = {**QUORUM, "x-overflow": "reject-publish"}
+    assert parse_quorum_arguments(own).arguments.overflow is Overflow.REJECT_PUBLISH
+    assert parse_quorum_arguments(own, {"overflow": "drop-head"}).arguments.overflow is Overflow.DROP_HEAD
+    assert parse_quorum_arguments(own, {}, {"overflow": "drop-head"}).arguments.overflow is Overflow.DROP_HEAD
+
+
 def test_deduplication() -> None:
     for value, window in ((True, DEDUPLICATION_WINDOW), (False, 0), (0, 0), (5, 5)):
         assert parse_quorum_arguments({**QUORUM, "x-message-deduplication": value}).deduplication_window == window
