@@ -65,8 +65,8 @@ def parse_quorum_arguments(
     """The settings in force. Raises ArgumentError, WrongArgument; unknown names are ignored. The definitions of the
     policies have been checked before."""
     at_least_once = (policy or {}).get("dead-letter-strategy") == "at-least-once"
-    said = (policy or {}).get("consumer-timeout")
-    timeout = said if isinstance(said, int) else None
+    by_policy = (policy or {}).get("consumer-timeout")
+    timeouts = [by_policy] if isinstance(by_policy, int) else []
     window = 0
     window_ttl: int | None = None
     for key, value in arguments.items():
@@ -85,11 +85,12 @@ def parse_quorum_arguments(
         elif key == "x-deduplication-ttl":
             window_ttl = read_integer(key, value, 1, MAX_TIME_MS)
         elif key == "x-consumer-timeout":
-            timeout = read_integer(key, value, 1, MAX_TIME_MS)
+            timeouts.append(read_integer(key, value, 1, MAX_TIME_MS))
     if window_ttl is not None and not window:
         raise ArgumentError("x-deduplication-ttl", "it needs x-message-deduplication")
+    merged = _with_delivery_limit(arguments, policy or {}, operator_policy)
     return QuorumSettings(
-        _with_delivery_limit(arguments, policy or {}, operator_policy), timeout, window, window_ttl, at_least_once,
+        merged, min(timeouts, default=None), window, window_ttl, at_least_once,
         retry=_retry({**_of_policy(policy or {}), **arguments}),
     )  # fmt: skip
 

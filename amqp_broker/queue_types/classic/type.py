@@ -11,7 +11,7 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.queue_types.classic.unused import UnusedQueues
 from amqp_broker.queue_types.contract.argument_names import arguments
 from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-from amqp_broker.queue_types.contract.policy_keys import keys
+from amqp_broker.queue_types.contract.policy_keys import idle_key, keys
 from amqp_broker.queue_types.contract.queue_type import QueueType, TypeHost
 from amqp_broker.queue_types.remote.queue import RemoteQueue
 from queues.arguments import (
@@ -55,12 +55,16 @@ class ClassicType(QueueType):
 
     name = "classic"
     policy_kind = "classic_queues"
-    policy_keys = keys(
-        "message-ttl", "expires", "max-length", "max-length-bytes", "overflow", "dead-letter-exchange",
-        "dead-letter-routing-key", "delivery-limit", "lease-expires", "consumer-timeout", "queue-mode", "queue-version",
-        "queue-leader-locator", "queue-master-locator", "max-in-memory-length", "max-in-memory-bytes", "ha-mode",
-        "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
-    )  # fmt: skip
+    policy_keys = {  # noqa: RUF012
+        **keys(
+            "message-ttl", "expires", "max-length", "max-length-bytes", "overflow", "dead-letter-exchange",
+            "dead-letter-routing-key", "delivery-limit", "lease-expires", "queue-mode", "queue-version",
+            "queue-master-locator", "max-in-memory-length", "max-in-memory-bytes", "ha-mode", "ha-params",
+            "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
+        ),
+        **idle_key("consumer-timeout", "classic queues have the node's setting consumer_timeout"),
+        **idle_key("queue-leader-locator", "no policy says where a classic queue is to be (x-queue-master-locator)"),
+    }  # fmt: skip
     arguments = {  # noqa: RUF012
         **arguments(*OF_ALL_QUEUES), **dict.fromkeys(OF_CLASSIC_QUEUES),
     }  # fmt: skip

@@ -167,6 +167,26 @@ def test_what_does_nothing_is_said(definition: dict[str, Any], idle: list[str], 
 
 
 @pytest.mark.parametrize(
+    ("key", "apply_to", "text"),
+    [
+        ("consumer-timeout", "quorum_queues", ""),
+        ("consumer-timeout", "exchanges", ""),
+        ("consumer-timeout", "classic_queues", "no effect here: classic queues have the node's setting"),
+        ("consumer-timeout", "queues", "no effect on classic_queues and streams here: classic queues have"),
+        ("consumer-timeout", "all", "no effect on classic_queues and streams here: "),
+        ("queue-leader-locator", "queues", "no effect on classic_queues here: "),
+        ("queue-leader-locator", "streams", ""),
+    ],
+)  # fmt: skip
+def test_what_does_nothing_on_some_queues_is_said(key: str, apply_to: str, text: str) -> None:
+    definition = {key: 5 if key == "consumer-timeout" else "balanced", "max-length-bytes": 9}
+    check_policy("", apply_to, 0, definition)
+    texts = keys_without_effect(definition, apply_to)
+    assert len(texts) == bool(text)
+    assert all(each.startswith(f"definition.{key} has {text}") for each in texts)
+
+
+@pytest.mark.parametrize(
     ("changes", "part", "text"),
     [
         ({"pattern": 5}, "pattern", "5 is not a string"),

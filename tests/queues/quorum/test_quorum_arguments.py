@@ -78,6 +78,8 @@ def test_policies() -> None:
     own = {**QUORUM, "x-dead-letter-strategy": "at-most-once", "x-consumer-timeout": 100}
     settings = parse_quorum_arguments(own, policy)
     assert (settings.at_least_once, settings.consumer_timeout) == (False, 100)
+    own = {**QUORUM, "x-consumer-timeout": 900}
+    assert parse_quorum_arguments(own, policy).consumer_timeout == 500, "the lower one"
 
 
 def test_what_a_policy_says_of_overflow_counts_before_the_argument() -> None:
