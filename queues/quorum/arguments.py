@@ -91,7 +91,7 @@ def parse_quorum_arguments(
     merged = _with_delivery_limit(arguments, policy or {}, operator_policy)
     return QuorumSettings(
         merged, min(timeouts, default=None), window, window_ttl, at_least_once,
-        retry=_retry({**_of_policy(policy or {}), **arguments}),
+        retry=_retry({**_of_policy(policy or {}), **arguments}), gives_way=merged.single_active_consumer,
     )  # fmt: skip
 
 

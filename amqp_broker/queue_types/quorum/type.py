@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from amqp_broker.links.levels import DELAYED_RETRY
+from amqp_broker.links.levels import DELAYED_RETRY, SINGLE_ACTIVE_PRIORITY
 from amqp_broker.queue_types.contract.argument_names import arguments
 from amqp_broker.queue_types.contract.policy_keys import keys
 from amqp_broker.queue_types.groups.group_type import GroupType
@@ -124,7 +124,9 @@ class QuorumType(GroupType):
 
     def _known(self, settings: Settings) -> Settings:
         """What all members of the cluster know of them."""
-        return settings if self._host.level >= DELAYED_RETRY else replace(settings, retry=None)
+        level = self._host.level
+        known = settings if level >= DELAYED_RETRY else replace(settings, retry=None)
+        return known if level >= SINGLE_ACTIVE_PRIORITY else replace(known, gives_way=False)
 
     def policies_changed(self, queue: Queue, now: int) -> None:
         """See QueueType."""

@@ -45,7 +45,7 @@ def test_everything_said() -> None:
     )
     arguments = QueueArguments(1, 2, 3, 4, Overflow.REJECT_PUBLISH, "dlx", "key", 5, True, 6)
     assert settings == QuorumSettings(
-        arguments, 9, 7, 8, at_least_once=True, retry=Retry(RetryType.FAILED, 10, 11)
+        arguments, 9, 7, 8, at_least_once=True, retry=Retry(RetryType.FAILED, 10, 11), gives_way=True
     )
 
 
