@@ -129,6 +129,13 @@ def test_get_and_publish(http: Http) -> None:
     assert http("POST", "/queues/%2F/nothing/get", wanted).json == {"error": "not_found", "reason": "queue_not_found"}
     for wrong in ({"count": 1}, {**wanted, "ackmode": "x"}, {**wanted, "encoding": "x"}, {**wanted, "count": 0}):
         assert http("POST", "/queues/%2F/inbox/get", wrong).status == 400
+    lines = base64.encodebytes(bytes(200)).decode().replace("\n", "\r\n ")
+    said = http("POST", "/exchanges/%2F/amq.default/publish", {
+        "routing_key": "inbox", "properties": {}, "payload": lines, "payload_encoding": "base64",
+    })  # fmt: skip
+    assert said.json == {"routed": True}
+    (wrapped,) = http("POST", "/queues/%2F/inbox/get", {**wanted, "ackmode": "ack_requeue_false"}).json
+    assert wrapped["payload_bytes"] == 200
     http("DELETE", "/queues/%2F/inbox")
 
 
