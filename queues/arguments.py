@@ -7,7 +7,7 @@ RabbitMQ's words, and the caller turns it into a channel exception.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 #: RabbitMQ's cap on all times: ten years, in milliseconds.
@@ -178,17 +178,21 @@ OF_CLASSIC_QUEUES = ("x-queue-mode", "x-queue-version", "x-queue-master-locator"
 _OF_OTHER_TYPES = (*OF_STREAMS, "x-quorum-initial-group-size", "x-dead-letter-strategy", "x-stream-source")
 
 
-def parse_arguments(arguments: Mapping[str, object]) -> QueueArguments:
-    """Check a classic queue's arguments. Raises ArgumentError, WrongArgument; unknown names are ignored."""
+def read_classic_fields(arguments: Mapping[str, object]) -> dict[str, object]:
+    """The fields of QueueArguments that a classic queue's arguments give. Raises ArgumentError, WrongArgument; unknown
+    names are ignored."""
     for key, value in arguments.items():
         if key in _OF_OTHER_TYPES:
             raise WrongArgument(key, "classic")
         if key in OF_CLASSIC_QUEUES:
             _accept(key, value)
-    fields = read_fields(arguments)
-    if fields.get("delivery_limit") == -1:
-        del fields["delivery_limit"]
-    return QueueArguments(**fields)  # type: ignore[arg-type]
+    return read_fields(arguments)
+
+
+def parse_arguments(arguments: Mapping[str, object]) -> QueueArguments:
+    """A classic queue's arguments where no policy applies. Raises ArgumentError, WrongArgument; unknown names are
+    ignored."""
+    return with_policy(read_classic_fields(arguments), {})
 
 
 #: Policy key -> field. For the first group the lower of the queue's own and the policy's value wins.
@@ -207,27 +211,33 @@ _POLICY_DEFAULT = {
 
 
 def with_policy(
-    arguments: QueueArguments,
+    fields: Mapping[str, object],
     policy: Mapping[str, object],
     operator_policy: Mapping[str, object] | None = None,
+    *,
+    delivery_limit: int | None = None,
+    policy_overflows: bool = False,
 ) -> QueueArguments:
-    """The settings in force: a limit is the lowest of argument and policies, other settings are the argument's first.
+    """The settings in force of a queue whose arguments give these fields (read_fields): an argument that says what is
+    the default is not one that is missing. The definitions have been checked before.
 
-    An operator policy's overflow wins over everything (RabbitMQ's rule). The definitions have been checked before.
+    A limit is the lowest of argument and policies; of other settings the argument counts, then the operator policy,
+    then the policy. policy_overflows: of overflow the policies count before the argument. delivery_limit: where nobody
+    says any.
     """
-    changes: dict[str, object] = {}
-    definitions = [policy] + ([operator_policy] if operator_policy else [])
+    settings = dict(fields)
+    operator_policy = operator_policy or {}
     for key, field in _POLICY_MINIMUM.items():
-        values = [definition[key] for definition in definitions if key in definition]
-        own = getattr(arguments, field)
-        numbers = [value for value in [own, *values] if isinstance(value, int) and value >= 0]
-        if numbers:
-            changes[field] = min(numbers)
+        said = [fields.get(field), policy.get(key), operator_policy.get(key)]
+        numbers = [value for value in said if isinstance(value, int)]
+        limits = [value for value in numbers if value >= 0]  # -1: none, which is another thing than not to say any
+        settings[field] = min(limits) if limits else None
+        if field == "delivery_limit" and not numbers:
+            settings[field] = delivery_limit
     for key, field in _POLICY_DEFAULT.items():
-        if getattr(arguments, field) is None and key in policy:
-            changes[field] = str(policy[key])
-    if operator_policy and "overflow" in operator_policy:
-        changes["overflow"] = Overflow(operator_policy["overflow"])
-    elif "overflow" in policy and arguments.overflow is Overflow.DROP_HEAD:
-        changes["overflow"] = Overflow(policy["overflow"])
-    return replace(arguments, **changes)  # type: ignore[arg-type]
+        if field not in fields and key in policy:
+            settings[field] = str(policy[key])
+    by_policy = operator_policy.get("overflow", policy.get("overflow"))
+    if by_policy is not None and (policy_overflows or "overflow" not in fields):
+        settings["overflow"] = Overflow(by_policy)
+    return QueueArguments(**settings)  # type: ignore[arg-type]

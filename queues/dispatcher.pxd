@@ -16,6 +16,9 @@ cdef void _join(list lines, Consumer consumer) except *
 @cython.locals(line=Line)
 cdef void _part(list lines, Consumer consumer) except *
 
+@cython.locals(line=Line)
+cdef void _join_first(list lines, Consumer consumer) except *
+
 @cython.final
 cdef class Dispatcher:
     cdef public dict consumers
@@ -31,6 +34,11 @@ cdef class Dispatcher:
     @cython.locals(consumer=Consumer, line=Line, lines=list)
     cpdef Consumer next(self)
     cpdef bint credit_returned(self, Consumer consumer) except -1
+    @cython.locals(active=Consumer, line=Line)
+    cpdef bint is_outranked(self) except -1
+    cpdef void pause(self) except *
+    @cython.locals(active=Consumer, successor=Consumer)
+    cpdef void give_way(self) except *
     @cython.locals(first=Consumer)
     cdef void _enter(self, Consumer consumer) except *
     @cython.locals(last=Consumer)

@@ -9,7 +9,8 @@ Whoever comes, leaves or is served, it costs the same however many the others ar
 
 Invariants:
 1. `is_waiting` is true exactly for the consumers that stand in a line to be served.
-2. With `is_single_active`, `active` is the only consumer that is ever in such a line, and all others stand by.
+2. With `is_single_active`, `active` is the only consumer that is ever in such a line, and all others stand by. Who is
+   active stays so until it leaves, or whoever knows what it holds says that it gives way.
 3. Lines are in falling order of priority. One that is empty is not kept, unless it is the only one.
 """
 
@@ -87,6 +88,13 @@ def _part(lines: list[Line], consumer: Consumer) -> None:
     line.remove(consumer)
     if line.first is None:
         del lines[at]
+
+
+def _join_first(lines: list[Line], consumer: Consumer) -> None:
+    """To the beginning of the line of its priority."""
+    _join(lines, consumer)
+    line = lines[bisect_left(lines, -consumer.priority, key=_rank)]
+    line.first = consumer  # the last one of a ring is before the first
 
 
 class Dispatcher:
@@ -186,6 +194,32 @@ class Dispatcher:
             for consumer in consumers:
                 if consumer is not active:
                     _join(self._standing_by, consumer)
+
+    def is_outranked(self) -> bool:
+        """Whether somebody stands by who has a higher priority than the active consumer."""
+        active = self.active
+        if active is None or not self._standing_by:
+            return False
+        line = self._standing_by[0]
+        return line.first is not None and line.priority > active.priority
+
+    def pause(self) -> None:
+        """The active consumer gets nothing more until `credit_returned`, whatever its credit."""
+        if self.active is not None:
+            self._leave(self.active)
+
+    def give_way(self) -> None:
+        """One stands by who outranks the active consumer (`is_outranked`), and takes over. The active one stands by: it
+        has been there longer than all of its priority, so it stands first in its line, and lines are in order of
+        subscription still (`restore`)."""
+        active = self.active
+        successor = self._successor()
+        assert active is not None
+        assert successor is not None
+        self._leave(active)
+        self.active = successor
+        _join_first(self._standing_by, active)
+        self._enter(successor)
 
     def _enter(self, consumer: Consumer) -> None:
         consumer.is_waiting = True

@@ -168,6 +168,19 @@ class Queue:
         """Whose turn it is among its consumers, where this node decides that."""
         return None
 
+    def active_tag(self) -> str | None:
+        """The tag of the single active consumer, whichever node it is on; None where there is none, and where this node
+        does not know it."""
+        turns = self.turns()
+        active = turns.active if turns is not None and turns.is_single_active else None
+        return getattr(active, "tag", None)
+
+    def is_active(self, consumer: object) -> bool | None:
+        """Whether it is the turn of a consumer of this node; False: it stands by, as another one is the single active
+        consumer. None: this node does not know."""
+        turns = self.turns()
+        return turns is None or not turns.is_single_active or turns.active is consumer
+
     def add_counts(self, sums: QueueSums) -> None:
         """Add what it holds, if it is this node that counts it: of all nodes, one does."""
 

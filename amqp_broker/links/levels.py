@@ -30,6 +30,9 @@ LAST_LETTERS: Final = 2
 STREAMS: Final = 2
 #: The first with messages that rest in a quorum queue before they come again (queues/quorum/resting.py).
 DELAYED_RETRY: Final = 2
+#: The first in which the single active consumer of a quorum queue gives way to one of a higher priority
+#: (queues/quorum/queue.py).
+SINGLE_ACTIVE_PRIORITY: Final = 2
 #: The first with groups of queues that are on some of the nodes (queue_types/groups/guest.py).
 SOME_MEMBERS: Final = 2
 #: The first in which the metadata know virtual hosts that are protected from deletion.

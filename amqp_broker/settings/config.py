@@ -611,9 +611,9 @@ class Config(ClusterConfig):
         COUNT,
         -1,
         QUEUES,
-        "How often a message may come back to a classic queue that has no limit of its own (x-delivery-limit, the "
-        "policy key delivery-limit); then it is dead-lettered, or dropped. Quorum queues have a limit of 20 of their "
-        "own.",
+        "How often a message may come back to a classic queue of which nothing says how often (x-delivery-limit, the "
+        "policy key delivery-limit; -1 is without limit); then it is dead-lettered, or dropped. Quorum queues have a "
+        "limit of 20 of their own.",
         minimum=-1,
         off=-1,
     )

@@ -38,7 +38,7 @@ def targets() -> dict[str, tuple[str, ...]]:
 def _known_keys() -> dict[str, PolicyKey]:
     known = dict(KEYS)
     for queue_type in QUEUE_TYPES.values():
-        known |= queue_type.policy_keys
+        known |= {key: value for key, value in queue_type.policy_keys.items() if key not in known}
     return known
 
 
@@ -89,10 +89,19 @@ def _check_key(key: str, value: object, operator: bool) -> None:
         raise PolicyError(part, f"{value!r} must be {expected}")
 
 
-def keys_without_effect(definition: Mapping[str, object]) -> list[str]:
-    """What a valid definition sets that does nothing here, each in a sentence that says what does instead."""
-    known = _known_keys()
-    return [f"definition.{key} has no effect here: {why}" for key in definition if (why := known[key].no_effect)]
+def keys_without_effect(definition: Mapping[str, object], apply_to: str = "all") -> list[str]:
+    """What a valid policy sets that does nothing here, or nothing on some of the kinds of queues that it is for, each
+    in a sentence that says what does instead."""
+    known, meant, texts = _known_keys(), targets()[apply_to], []
+    for key in definition:
+        whys = {kind: had[key].no_effect for kind, had in _queue_kinds().items() if kind in meant and key in had}
+        idle = [kind for kind, why in whys.items() if why]
+        if known[key].no_effect:
+            texts.append(f"definition.{key} has no effect here: {known[key].no_effect}")
+        elif idle:
+            where = "here" if len(idle) == len(whys) else f"on {' and '.join(idle)} here"
+            texts.append(f"definition.{key} has no effect {where}: {'; '.join(whys[kind] for kind in idle)}")
+    return texts
 
 
 def effective_policies(

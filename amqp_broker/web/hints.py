@@ -49,7 +49,7 @@ def hints_of(queue: JsonObject) -> Iterator[str]:
         yield "Its node does not answer: what is shown is what it said last."
     if ready and not consumers:
         yield f"{_messages(ready)} and there is no consumer."
-    elif ready and details and not any(each.get("active", True) for each in details):
+    elif ready and details and all(each.get("active") is False for each in details):
         yield f"{_messages(ready)} and the single active consumer is on another node, or takes nothing."
     yield from _of_prefetch(queue, ready, consumers, details)
     yield from _of_holders(unacked, consumers, details)

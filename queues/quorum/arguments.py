@@ -65,8 +65,8 @@ def parse_quorum_arguments(
     """The settings in force. Raises ArgumentError, WrongArgument; unknown names are ignored. The definitions of the
     policies have been checked before."""
     at_least_once = (policy or {}).get("dead-letter-strategy") == "at-least-once"
-    said = (policy or {}).get("consumer-timeout")
-    timeout = said if isinstance(said, int) else None
+    by_policy = (policy or {}).get("consumer-timeout")
+    timeouts = [by_policy] if isinstance(by_policy, int) else []
     window = 0
     window_ttl: int | None = None
     for key, value in arguments.items():
@@ -85,12 +85,13 @@ def parse_quorum_arguments(
         elif key == "x-deduplication-ttl":
             window_ttl = read_integer(key, value, 1, MAX_TIME_MS)
         elif key == "x-consumer-timeout":
-            timeout = read_integer(key, value, 1, MAX_TIME_MS)
+            timeouts.append(read_integer(key, value, 1, MAX_TIME_MS))
     if window_ttl is not None and not window:
         raise ArgumentError("x-deduplication-ttl", "it needs x-message-deduplication")
+    merged = _with_delivery_limit(arguments, policy or {}, operator_policy)
     return QuorumSettings(
-        _with_delivery_limit(arguments, policy or {}, operator_policy), timeout, window, window_ttl, at_least_once,
-        retry=_retry({**_of_policy(policy or {}), **arguments}),
+        merged, min(timeouts, default=None), window, window_ttl, at_least_once,
+        retry=_retry({**_of_policy(policy or {}), **arguments}), gives_way=merged.single_active_consumer,
     )  # fmt: skip
 
 
@@ -162,15 +163,9 @@ def group_size(
 def _with_delivery_limit(
     arguments: Mapping[str, object], policy: Mapping[str, object], operator_policy: Mapping[str, object] | None
 ) -> QueueArguments:
-    """Arguments and policies together; the default limit where neither says anything, none where the argument is -1."""
+    """Arguments and policies together; the default limit where neither says anything, none where the argument is -1. As
+    in RabbitMQ, what a policy says of overflow counts before the argument here, and not so in classic queues."""
     fields = read_fields(arguments)
-    is_off = fields.get("delivery_limit") == -1
-    if is_off:
-        del fields["delivery_limit"]
+    found = with_policy(fields, policy, operator_policy, delivery_limit=DELIVERY_LIMIT, policy_overflows=True)
     # The log does not know it: whoever leads sees to it that groups expire.
-    fields.pop("lease_expires", None)
-    found = replace(with_policy(QueueArguments(**fields), policy, operator_policy), lease_expires=None)  # type: ignore[arg-type]
-    is_said = is_off or any(each.get("delivery-limit") == -1 for each in (policy, operator_policy or {}))
-    if found.delivery_limit is None and not is_said:
-        return replace(found, delivery_limit=DELIVERY_LIMIT)
-    return found
+    return replace(found, lease_expires=None)

@@ -7,7 +7,7 @@ from queues.wire.reader cimport Reader, octets_of
 from queues.wire.traffic cimport get_enqueue, get_settle, put_enqueue, put_settle
 
 cdef int _OPEN_QUEUE, _DROP_QUEUE, _ENQUEUE, _SETTLE, _ATTACH, _DETACH, _PREFETCH, _GET, _PURGE
-cdef int _TICK, _NODE_DOWN, _DISPATCHED, _STREAMS, _OPEN_RETRYING, _SETTLE_FAILED
+cdef int _TICK, _NODE_DOWN, _DISPATCHED, _STREAMS, _OPEN_EXTENDED, _SETTLE_FAILED
 cdef object _FAIL
 cdef Py_ssize_t _HEAD_BYTES
 cdef int _VERSION, _WITH_STREAMS

@@ -71,8 +71,8 @@ LEADERS_FIRST, LEADERS_LAST = _TICK, _DISPATCHED
 #: From here on kinds are those of queues/stream/commands.py, of cursor_commands.py, and the two below; those between
 #: are the leader's.
 _STREAMS = stream_commands.OPEN_STREAM
-#: OpenQueue with Retry, and Settle with How.FAIL.
-_OPEN_RETRYING = 40
+#: OpenQueue with settings that are extended, and Settle with How.FAIL.
+_OPEN_EXTENDED = 40
 _SETTLE_FAILED = 41
 _FAIL = How.FAIL
 
@@ -171,7 +171,7 @@ _WITH_STREAMS = VERSION_WITH_STREAMS
 _TIME_MAX = TIME_MAX
 _U64_MAX = U64_MAX
 #: Kinds of what makes a queue or a stream, or gives it other settings.
-_OPENINGS = (_OPEN_QUEUE, _OPEN_RETRYING, stream_commands.OPEN_STREAM, cursor_commands.OPEN_CURSOR)
+_OPENINGS = (_OPEN_QUEUE, _OPEN_EXTENDED, stream_commands.OPEN_STREAM, cursor_commands.OPEN_CURSOR)
 
 
 # -- encoding ----------------------------------------------------------------------------------------------------------
@@ -186,11 +186,12 @@ def _put_attach(buffer: Buffer, command: Attach) -> None:
     buffer.put_shortstr(octets_of(command.tag))
 
 
-def _is_retrying(command: Command) -> bool:
-    """Whether it is about messages that rest before they come again."""
+def _is_extended(command: Command) -> bool:
+    """Whether it is about what the version before does not know: messages that rest before they come again, and single
+    active consumers that give way."""
     if isinstance(command, Settle):
         return command.how is _FAIL
-    return isinstance(command, OpenQueue) and command.settings.retry is not None
+    return isinstance(command, OpenQueue) and command.settings.is_extended
 
 
 def put_command(buffer: Buffer, command: Command) -> None:
@@ -206,7 +207,7 @@ def put_command(buffer: Buffer, command: Command) -> None:
         put_settle(buffer, command)
     else:
         kind, put = _WRITERS[type(command)]
-        buffer.put_u8(_OPEN_RETRYING if _is_retrying(command) else kind)
+        buffer.put_u8(_OPEN_EXTENDED if _is_extended(command) else kind)
         buffer.put_u32(0)
         put(buffer, command)
     buffer.set_u32(start + 1, buffer.length - start - _HEAD_BYTES)
@@ -242,7 +243,7 @@ def put_batch_head(
 def encode_batch(batch: Batch) -> bytes:
     """The octets of a batch."""
     buffer = Buffer()
-    has_streams = any(type(command) in WITH_STREAMS or _is_retrying(command) for command in batch.commands)
+    has_streams = any(type(command) in WITH_STREAMS or _is_extended(command) for command in batch.commands)
     count_at = put_batch_head(buffer, *batch[:5], VERSION_WITH_STREAMS if has_streams else VERSION)
     for command in batch.commands:
         put_command(buffer, command)
@@ -272,7 +273,7 @@ def _get_attach(reader: Reader) -> Command:
 _SETTINGS = Field(put_settings, get_settings)
 _CODECS = {
     _OPEN_QUEUE: codec_of(OpenQueue, U64, _SETTINGS),
-    _OPEN_RETRYING: codec_of(OpenQueue, U64, _SETTINGS),
+    _OPEN_EXTENDED: codec_of(OpenQueue, U64, _SETTINGS),
     _DROP_QUEUE: codec_of(DropQueue, U64),
     _ATTACH: Codec(Attach, _put_attach, _get_attach),
     _DETACH: codec_of(Detach, U64, FLAG, U64),
@@ -369,6 +370,6 @@ def get_command(reader: Reader, kind: int) -> Command:
     if read is None:
         raise reader.fail(f"command of unknown kind {kind}: written by a newer version?")
     command = read(reader)
-    if (kind == _OPEN_RETRYING) != _is_retrying(command):
-        raise reader.fail(f"command {kind}: a queue has messages rest by command {_OPEN_RETRYING} only")
+    if (kind == _OPEN_EXTENDED) != _is_extended(command):
+        raise reader.fail(f"command {kind}: a queue has retry, or gives way, by command {_OPEN_EXTENDED} only")
     return command

@@ -267,6 +267,8 @@ class Execution(Sink):
             self._look_at_settings(command.queue_id, command.settings, queue.quorum_settings)
             queue.apply_settings(command.settings)
             self._watch(queue)  # whatever it has waited for before
+            if queue.gives_way:
+                queue.dispatch(self.state.clock)  # who outranks the active consumer may have stood by for long
         self._touch(queue)
 
     def _look_at_settings(self, queue_id: int, settings: object, before: object) -> None:

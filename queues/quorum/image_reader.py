@@ -150,7 +150,9 @@ class ImageReader:
         if count != self._count:
             raise reader.fail(f"{count} records were written, {self._count} have come")
         if self.state.has_streams != self._has_streams:
-            raise reader.fail(f"streams, and what rests, have images of version {VERSION_WITH_STREAMS}, and no others")
+            raise reader.fail(
+                f"streams, what rests, and who gives way have images of version {VERSION_WITH_STREAMS}, and no others"
+            )
         self.state.link()
         self._is_ended = True
 

@@ -1,5 +1,6 @@
 cimport cython
 from queues.consumer cimport Consumer
+from queues.dispatcher cimport Dispatcher
 from queues.message cimport Entry, Message
 from queues.pager cimport Pager
 from queues.quorum.consumer cimport QuorumConsumer
@@ -25,6 +26,7 @@ cdef class QuorumQueue(QueueRules):
     cdef public object resting
     cdef public object quorum_settings
     cdef object _retry
+    cdef public bint gives_way
     cdef public long long timeout
     cdef long long _expires
     cdef public long long delivered
@@ -35,6 +37,8 @@ cdef class QuorumQueue(QueueRules):
     cpdef int add_counters(self, QueueSums sums) except -1
     cpdef int apply_settings(self, object settings) except -1
     cpdef int dispatch(self, long long now) except -1
+    @cython.locals(dispatcher=Dispatcher, consumer=QuorumConsumer)
+    cdef void _change_turns(self) except *
     @cython.locals(taker=QuorumConsumer)
     cpdef Py_ssize_t give(self, Entry entry, Consumer consumer, long long now) except -1
     @cython.locals(entry=Entry)

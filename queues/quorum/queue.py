@@ -93,9 +93,9 @@ class QuorumQueue(QueueRules):
     """holders: everybody who is attached or holds something, in order of arrival, by origin and consumer id.
     last_used: when it was last used, for x-expires. may_expire: a ready message may have an expiry (True if unknown).
     timeout: for how long a delivery may be held, milliseconds, -1 for ever. is_touched: it is to be looked at when the
-    batch is applied. resting: what rests before it comes again, None if nothing ever did. Since this member was
-    started, messages: delivered (to consumers on all nodes), auto_acked (to those that do not acknowledge), redelivered
-    (of both, and to basic.get), acked.
+    batch is applied. gives_way: see QuorumSettings. resting: what rests before it comes again, None if it never did.
+    Since this member was started, messages: delivered (to consumers on all nodes), auto_acked (to those that do not
+    acknowledge), redelivered (of both, and to basic.get), acked.
     """
 
     def __init__(self, queue_id: int, settings: QuorumSettings, pager: Pager, sink: Sink) -> None:
@@ -117,6 +117,7 @@ class QuorumQueue(QueueRules):
         self.quorum_settings = settings
         self.settings = arguments = settings.arguments
         self._retry = settings.retry
+        self.gives_way = settings.gives_way
         self._expires = -1 if arguments.expires is None else min(arguments.expires, TIME_MAX)
         self.timeout = -1 if settings.consumer_timeout is None else min(settings.consumer_timeout, TIME_MAX)
         self.apply_arguments(arguments)
@@ -126,7 +127,24 @@ class QuorumQueue(QueueRules):
     def dispatch(self, now: int) -> None:
         """Hand ready messages to consumers while there are both; but no more than so many expired ones stand between
         them. What is handed out is bounded by what consumers may hold."""
+        if self.gives_way:
+            self._change_turns()
         self.hand_out(_AT_ONCE, now)
+
+    def _change_turns(self) -> None:
+        """A single active consumer whom another one outranks gets nothing more, and stands by once it holds nothing."""
+        dispatcher = self.dispatcher
+        active: Any = dispatcher.active
+        if active is None:
+            return
+        consumer: QuorumConsumer = active
+        if not dispatcher.is_outranked():
+            if not consumer.is_waiting and consumer.has_credit():
+                dispatcher.credit_returned(consumer)  # who outranked it is gone
+        elif consumer.held:
+            dispatcher.pause()
+        else:
+            dispatcher.give_way()
 
     def give(self, entry: Entry, consumer: Any, now: int) -> int:
         taker: QuorumConsumer = consumer

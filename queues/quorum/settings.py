@@ -2,8 +2,9 @@
 
     u64 + 1, or 0 for off, each: message TTL, expires, max length, max length octets, max priority, delivery limit,
     consumer timeout, deduplication TTL; u32 deduplication window; u8 overflow; u8 flags (1 single active consumer,
-    2 dead letter exchange, 4 dead letter routing key, 8 dead letters at least once, 16 holds back, 32 retry); exchange
-    and routing key as short strings where they are there; of retry u8 type, u64 least, u64 most + 1
+    2 dead letter exchange, 4 dead letter routing key, 8 dead letters at least once, 16 holds back, 32 retry,
+    64 gives way); exchange and routing key as short strings where they are there; of retry u8 type, u64 least,
+    u64 most + 1
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _HAS_ROUTING_KEY = 4
 _AT_LEAST_ONCE = 8
 _HOLDS_BACK = 16
 _HAS_RETRY = 32
+_GIVES_WAY = 64
 _MOST_MS = U64_MAX >> 1
 _OVERFLOWS = (Overflow.DROP_HEAD, Overflow.REJECT_PUBLISH, Overflow.REJECT_PUBLISH_DLX)
 
@@ -33,7 +35,9 @@ class QuorumSettings:
     message ids are remembered, 0 for none; deduplication_ttl: for so long, milliseconds; None: as long as they fit.
     at_least_once: a dead letter that finds no queue, or full ones, is kept and tried again, and not dropped.
     holds_back: messages wait in it until they expire, and stand in the order in which they do: the queue of an exchange
-    that delays. retry: which messages rest before they come again, and how long; None: none does.
+    that delays. retry: which messages rest before they come again, and how long; None: none does. gives_way: a single
+    active consumer stands by again, once it holds nothing, for one that has a higher priority. Queues of which the
+    version before knows all have neither.
     """
 
     arguments: QueueArguments = QueueArguments()  # noqa: RUF009  # frozen
@@ -43,6 +47,12 @@ class QuorumSettings:
     at_least_once: bool = False
     holds_back: bool = False
     retry: Retry | None = None
+    gives_way: bool = False
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether the version before does not know all of it: it has forms of its own."""
+        return self.retry is not None or self.gives_way
 
 
 def put_settings(buffer: Buffer, settings: QuorumSettings) -> None:
@@ -69,6 +79,7 @@ def put_settings(buffer: Buffer, settings: QuorumSettings) -> None:
         | (_AT_LEAST_ONCE if settings.at_least_once else 0)
         | (_HOLDS_BACK if settings.holds_back else 0)
         | (_HAS_RETRY if settings.retry is not None else 0)
+        | (_GIVES_WAY if settings.gives_way else 0)
     )
     for name in (exchange, routing_key):
         if name is not None:
@@ -95,7 +106,7 @@ def get_settings(reader: Reader) -> QuorumSettings:
     overflow = reader.u8()
     if overflow >= len(_OVERFLOWS):
         raise reader.fail(f"overflow {overflow} is not known")
-    flags = reader.flags(63)
+    flags = reader.flags(127)
     exchange = reader.name() if flags & _HAS_EXCHANGE else None
     routing_key = reader.name() if flags & _HAS_ROUTING_KEY else None
     retry = _get_retry(reader) if flags & _HAS_RETRY else None
@@ -104,8 +115,9 @@ def get_settings(reader: Reader) -> QuorumSettings:
         bool(flags & _SINGLE_ACTIVE), delivery_limit,
     )  # fmt: skip
     return QuorumSettings(
-        arguments, timeout, window, deduplication_ttl, bool(flags & _AT_LEAST_ONCE), bool(flags & _HOLDS_BACK), retry
-    )
+        arguments, timeout, window, deduplication_ttl, bool(flags & _AT_LEAST_ONCE), bool(flags & _HOLDS_BACK), retry,
+        bool(flags & _GIVES_WAY),
+    )  # fmt: skip
 
 
 def _get_retry(reader: Reader) -> Retry:

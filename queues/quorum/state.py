@@ -151,10 +151,10 @@ class GroupState:
 
     @property
     def has_streams(self) -> bool:
-        """Whether there is something that programs without streams do not know: these, and what rests."""
+        """Whether there is something that programs without streams do not know: these, what rests, who gives way."""
         if self.streams or self.cursors:
             return True
-        return any(queue.has_retry for queue in self.queues.values())
+        return any(queue.has_retry or queue.gives_way for queue in self.queues.values())
 
     def link(self) -> None:
         """All is there: queues over streams find theirs."""

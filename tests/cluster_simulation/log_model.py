@@ -174,7 +174,7 @@ class LogModel:
             queue = self.queues.get(command.queue_id)
             holder = Holder(origin, command.consumer, batch.session, queue, attached_at=index)
             if isinstance(command, Attach):
-                holder.tag, holder.no_ack = command.tag, command.no_ack
+                holder.tag, holder.no_ack, holder.priority = command.tag, command.no_ack, command.priority
             else:
                 holder.is_getter = True
             history.delivery_owners[origin, command.consumer] = holder
@@ -424,19 +424,19 @@ class LogModel:
                     raise Violation(f"{two.copy} came after {one.copy}: {two}, {one}")
 
     def _check_single_active(self, queue: QueueLog) -> None:
-        spans: dict[Holder, tuple[int, int]] = {}
-        for copy in queue.copies.values():
-            for handing in copy.handings:
-                if handing.since:
-                    first, last = spans.get(handing.holder, (NEVER, 0))
-                    spans[handing.holder] = min(first, handing.since), max(last, handing.since)
-        active = sorted(spans, key=lambda each: spans[each])
-        for one, two in itertools.pairwise(active):
-            begins, ends = spans[two][0], max(spans[one][1], one.detached_at)
-            if spans[one][0] < begins < ends:
-                raise Violation(
-                    f"'{queue.kind.name}' has two active consumers: {one} until {ends}, and {two} from {begins}"
-                )
+        """In the order of the log: another one gets something when the one before is gone, or gives way to a higher
+        priority and holds nothing."""
+        handings = [each for copy in queue.copies.values() for each in copy.handings if each.since]
+        handings.sort(key=lambda each: each.since)
+        held_until: dict[Holder, int] = {}
+        for before, handing in itertools.pairwise(handings):
+            active, holder, now = before.holder, handing.holder, handing.since
+            held_until[active] = max(held_until.get(active, 0), before.until)
+            # Of what one entry has caused, the order is not known here.
+            if active is holder or before.since == now or now >= active.detached_at:
+                continue
+            if holder.priority <= active.priority or now < held_until[active]:
+                raise Violation(f"'{queue.kind.name}' has two active consumers: {active}, and {holder} from {now}")
 
     def _check_end(self, copy: Copy, letters: set[int]) -> None:
         kind = copy.queue.kind

@@ -63,6 +63,7 @@ class Holder:
     tag: str = ""
     no_ack: bool = False
     is_getter: bool = False
+    priority: int = 0
     attached_at: int = 0
     detached_at: int = NEVER
     returned_at: int = NEVER

@@ -78,8 +78,10 @@ class History:
     def publish(self, *numbers: int, queue_id: int = PLAIN, priority: int = -1) -> int:
         return self.say("n1", *[Enqueue((queue_id,), message(number, priority)) for number in numbers])
 
-    def attach(self, node: str, number: int, queue_id: int = PLAIN, session: int = SESSION) -> None:
-        self.say(node, Attach(number, queue_id, 0, False, 0, False, f"tag{number}"), session=session)
+    def attach(
+        self, node: str, number: int, queue_id: int = PLAIN, session: int = SESSION, priority: int = 0
+    ) -> None:
+        self.say(node, Attach(number, queue_id, 0, False, priority, False, f"tag{number}"), session=session)
 
     def told(self, node: str, effect: Effect, index: int | None = None) -> None:
         self.model.told(GROUP, index or self.index, node, [effect])
@@ -300,6 +302,28 @@ def test_one_active_consumer(history: History, goes: bool) -> None:
     else:
         with refuses("two active consumers"):
             history.model.at_the_end()
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_the_active_consumer_gives_way_to_a_higher_priority_when_it_holds_nothing(
+    history: History, holds: bool
+) -> None:
+    history.attach("n1", 1, SINGLE)
+    history.attach("n2", 2, SINGLE, priority=5)
+    history.publish(1, queue_id=SINGLE)
+    history.hand("n1", 1, 1, 1)
+    if not holds:
+        history.settle("n1", 1, 1)
+    history.publish(2, queue_id=SINGLE)
+    history.hand("n2", 2, 1, 2)
+    if holds:
+        history.settle("n1", 1, 1)
+    history.settle("n2", 2, 1)
+    if holds:
+        with refuses("two active consumers"):
+            history.model.at_the_end()
+    else:
+        history.model.at_the_end()
 
 
 # -- L6 ----------------------------------------------------------------------------------------------------------------

@@ -155,6 +155,26 @@ def test_single_active_consumer(connect: Connect, named: Named) -> None:
     assert [message.redelivered for message in messages] == [True, True, False, False]
 
 
+@ours_only
+@pytest.mark.holds("quorum queue: x-single-active-consumer, a higher priority takes over when nothing is held")
+def test_a_higher_priority_takes_over(connection: Connection, channel: Channel, named: Named) -> None:
+    """As in 4.x: whoever is active gets nothing more, and waits once it has settled what it holds."""
+    low, high = connection.channel(), connection.channel()
+    queue = declare(channel, named("queue"), x_single_active_consumer=True)
+    low.call("basic.qos", prefetch_count=2)
+    low.consume(queue, arguments={"x-priority": 1})
+    connection.fill(queue, b"1")
+    low.expect_deliveries(b"1")
+    high.consume(queue, arguments={"x-priority": 5})
+    connection.fill(queue, b"2")
+    high.expect_silence(queue)
+    low.expect_silence(queue)
+    low.send("basic.ack", delivery_tag=1)
+    high.expect_deliveries(b"2")
+    high.call("channel.close", reply_code=200)
+    low.expect_deliveries(b"2")
+
+
 @pytest.mark.holds("quorum queue: consumer priority x-priority")
 def test_consumer_priorities(connection: Connection, queue: str) -> None:
     """The lower one gets something only when the higher one is full."""

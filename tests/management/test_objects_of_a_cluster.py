@@ -170,3 +170,32 @@ def test_an_exclusive_queue_of_another_node_names_its_owner(service: ClusterDesk
     service.cluster.run(300)
     (row,) = [each for each in service.rows("n1", "queues") if each["name"] == "own"]
     assert row["owner_pid_details"]["name"] == str(client.connection.peer)
+
+
+def test_the_active_consumer_of_a_quorum_queue_is_shown(service: ClusterDesk) -> None:
+    for name, driver in service.cluster.nodes.items():
+        client = driver.client(1)
+        client.send(1, declare("sac", x_queue_type="quorum", x_single_active_consumer=True))
+        service.cluster.run(300)
+        client.send(1, consume("sac", f"sac {name}"))
+        service.cluster.run(300)
+    for asked in ("n1", "n3"):
+        rows = [row for row in service.rows(asked, "consumers") if row["queue"]["name"] == "sac"]
+        assert [(row["active"], row["activity_status"]) for row in rows] == [
+            (True, "single_active"), (False, "waiting"), (False, "waiting"),
+        ]  # fmt: skip
+        queues = {row["name"]: row["single_active_consumer_tag"] for row in service.rows(asked, "queues")}
+        assert (queues["sac"], queues["quorum"]) == ("sac n1", None)
+
+
+def test_who_is_not_at_the_home_of_a_queue_does_not_say_who_is_active(service: ClusterDesk) -> None:
+    for name in ("n1", "n2"):
+        client = service.cluster.nodes[name].client(1)
+        client.send(1, declare("sac", x_single_active_consumer=True))
+        service.cluster.run(300)
+        client.send(1, consume("sac", f"sac {name}"))
+        service.cluster.run(300)
+    rows = [row for row in service.rows("n1", "consumers") if row["queue"]["name"] == "sac"]
+    assert [(row["active"], row["activity_status"]) for row in rows] == [(True, "single_active"), (None, None)]
+    queues = {row["name"]: row["single_active_consumer_tag"] for row in service.rows("n3", "queues")}
+    assert queues["sac"] == "sac n1"

@@ -190,7 +190,8 @@ class LastValueType(QueueType):
 
     def _settings(self, declaration: Any) -> QueueArguments:
         policy, operator = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
-        return with_policy(self.read(declaration.arguments), policy or {}, operator)
+        self.read(declaration.arguments)
+        return with_policy({}, policy or {}, operator)
 
     def create(self, declaration: Any, queue_id: int, home: str, now: int) -> Queue:
         return LastValue(declaration, queue_id, self._settings(declaration), self._host.store)

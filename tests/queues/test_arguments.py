@@ -10,6 +10,7 @@ from queues.arguments import (
     Overflow,
     QueueArguments,
     parse_arguments,
+    read_fields,
     with_policy,
 )
 
@@ -81,19 +82,30 @@ def test_off() -> None:
 
 
 def test_a_limit_is_the_lowest_of_all() -> None:
-    own = QueueArguments(message_ttl=50, max_length=5)
+    own = {"message_ttl": 50, "max_length": 5}
     merged = with_policy(
         own, {"message-ttl": 20, "max-length": 9, "expires": 7, "delivery-limit": 3}, {"message-ttl": 30, "expires": 4}
     )
     assert (merged.message_ttl, merged.max_length, merged.expires, merged.delivery_limit) == (20, 5, 4, 3)
-    assert with_policy(own, {}) == own
+    assert with_policy(own, {}) == QueueArguments(**own)
 
 
-def test_an_argument_wins_over_a_policy_and_an_operator_over_both() -> None:
-    own = QueueArguments(dead_letter_exchange="own", overflow=Overflow.REJECT_PUBLISH)
+def test_an_argument_wins_over_an_operator_policy_and_that_over_a_policy() -> None:
+    own = read_fields({"x-dead-letter-exchange": "own", "x-overflow": "reject-publish"})
     policy = {"dead-letter-exchange": "policy", "dead-letter-routing-key": "k", "overflow": "reject-publish-dlx"}
     merged = with_policy(own, policy)
     assert (merged.dead_letter_exchange, merged.dead_letter_routing_key) == ("own", "k")
     assert merged.overflow is Overflow.REJECT_PUBLISH
-    assert with_policy(QueueArguments(), policy).overflow is Overflow.REJECT_PUBLISH_DLX
-    assert with_policy(own, policy, {"overflow": "drop-head"}).overflow is Overflow.DROP_HEAD
+    assert with_policy({}, policy).overflow is Overflow.REJECT_PUBLISH_DLX
+    assert with_policy({}, policy, {"overflow": "drop-head"}).overflow is Overflow.DROP_HEAD
+    assert with_policy(own, policy, {"overflow": "drop-head"}).overflow is Overflow.REJECT_PUBLISH
+    assert with_policy(own, policy, {"overflow": "drop-head"}, policy_overflows=True).overflow is Overflow.DROP_HEAD
+
+
+def test_an_argument_that_says_the_default_is_not_one_that_is_missing() -> None:
+    said = read_fields({"x-overflow": "drop-head", "x-delivery-limit": -1, "x-dead-letter-exchange": ""})
+    policy = {"overflow": "reject-publish", "dead-letter-exchange": "policy"}
+    merged = with_policy(said, policy, {"overflow": "reject-publish-dlx"}, delivery_limit=7)
+    assert (merged.overflow, merged.delivery_limit, merged.dead_letter_exchange) == (Overflow.DROP_HEAD, None, "")
+    assert with_policy({}, {"delivery-limit": -1}, delivery_limit=7).delivery_limit is None
+    assert with_policy({}, {}, delivery_limit=7).delivery_limit == 7

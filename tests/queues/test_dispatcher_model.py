@@ -39,6 +39,24 @@ class Lists:
         if consumer not in self.in_line() and (not self._is_single_active or consumer is self.active):
             self._lines.setdefault(consumer.priority, []).append(consumer)
 
+    def give_way(self) -> None:
+        """To the first of the highest priority."""
+        active = self.active
+        if active is None or len(self.consumers) < 2:
+            return
+        self.pause()
+        others = [each for each in self.consumers if each is not active]
+        self.active = max(others, key=lambda each: each.priority)
+        self.enter(self.active)
+
+    def pause(self) -> None:
+        if self.active is not None and self.active in self.in_line():
+            self._lines[self.active.priority].remove(self.active)
+
+    def is_outranked(self) -> bool:
+        active = self.active
+        return active is not None and any(each.priority > active.priority for each in self.consumers)
+
     def in_line(self) -> list[Client]:
         return [each for priority in sorted(self._lines, reverse=True) for each in self._lines[priority]]
 
@@ -79,6 +97,13 @@ def test_it_serves_whom_lists_would_serve(seed: int, is_single_active: bool) -> 
             restored = Dispatcher(is_single_active)
             restored.restore(list(dispatcher.consumers), dispatcher.in_line(), dispatcher.active)
             dispatcher = restored
+        elif choice < 0.7 and is_single_active:
+            assert dispatcher.is_outranked() is lists.is_outranked()
+            if not lists.is_outranked():
+                continue
+            pauses = chance.random() < 0.5
+            for each in (dispatcher, lists):
+                each.pause() if pauses else each.give_way()
         else:
             taker = dispatcher.next()
             assert taker is lists.next(), step

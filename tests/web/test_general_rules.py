@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from amqp_broker.testing.embedded import RunningBroker
+from exchanges.registry import EXCHANGE_TYPES
 from tests.docs.blocks import block_named
 from tests.web.http_client import Http
 
@@ -129,6 +130,9 @@ def test_overview_has_what_typed_clients_need(http: Http) -> None:
         "listeners", "exchange_types", "rates_mode",
     ):  # fmt: skip
         assert name in overview
+    assert {each["name"] for each in overview["exchange_types"]} == set(EXCHANGE_TYPES)
+    (node,) = http.get("/nodes")
+    assert node["exchange_types"] == overview["exchange_types"]
     assert overview["rabbitmq_version"].startswith("4.")
     assert overview["object_totals"].keys() == {"channels", "connections", "consumers", "exchanges", "queues"}
     assert overview["queue_totals"]["messages_details"]["rate"] == 0

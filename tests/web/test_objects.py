@@ -129,6 +129,13 @@ def test_get_and_publish(http: Http) -> None:
     assert http("POST", "/queues/%2F/nothing/get", wanted).json == {"error": "not_found", "reason": "queue_not_found"}
     for wrong in ({"count": 1}, {**wanted, "ackmode": "x"}, {**wanted, "encoding": "x"}, {**wanted, "count": 0}):
         assert http("POST", "/queues/%2F/inbox/get", wrong).status == 400
+    lines = base64.encodebytes(bytes(200)).decode().replace("\n", "\r\n ")
+    said = http("POST", "/exchanges/%2F/amq.default/publish", {
+        "routing_key": "inbox", "properties": {}, "payload": lines, "payload_encoding": "base64",
+    })  # fmt: skip
+    assert said.json == {"routed": True}
+    (wrapped,) = http("POST", "/queues/%2F/inbox/get", {**wanted, "ackmode": "ack_requeue_false"}).json
+    assert wrapped["payload_bytes"] == 200
     http("DELETE", "/queues/%2F/inbox")
 
 
@@ -465,3 +472,24 @@ def test_what_has_no_name_is_filtered_by_what_it_is_between(http: Http, broker: 
         assert not found(path, "nothing-that-is"), path
     http("DELETE", "/queues/%2F/filtered")
     http("DELETE", "/users/filtered-user")
+
+
+def test_what_an_import_leaves_out_is_said(http: Http) -> None:
+    fleeting = {"vhost": "/", "durable": False, "auto_delete": False, "arguments": {}}
+    policy = {"vhost": "/", "name": "mirrors", "pattern": "^none$", "definition": {"ha-mode": "all"}, "priority": 0}
+    hostile = {**fleeting, "name": "grün\r\nx-other: 1"}
+    definitions = {"queues": [hostile], "policies": [{**policy, "apply-to": "queues"}]}
+    said = http("POST", "/definitions", definitions)
+    assert (said.status, said.body) == (204, b"")
+    mirrors, queue = said.headers["x-warning"].split("; queues")
+    assert mirrors.startswith("policies[0]: definition.ha-mode has no effect here: ")
+    assert queue.startswith(r"[0]: queue 'gr\xfcn\r\nx-other: 1' was left out: it is not durable")
+    assert "x-other" not in said.headers
+    many = {"queues": [{**fleeting, "name": f"fleeting {number}"} for number in range(200)]}
+    said = http("POST", "/definitions/%2F", many)
+    warning = said.headers["x-warning"]
+    assert len(warning) < 4200
+    assert warning.endswith("more: ask with dry_run=true")
+    assert len(http("POST", "/definitions?dry_run=true", many).json["notes"]) == 200
+    assert http("DELETE", "/policies/%2F/mirrors").status == 204
+    assert "x-warning" not in http("POST", "/definitions", {"queues": []}).headers

@@ -389,7 +389,7 @@ class Importer:
             check_policy(**policy, operator=operator)
         except PolicyError as error:
             content.error(error.part, error.text)
-        for text in keys_without_effect(policy["definition"]):
+        for text in keys_without_effect(policy["definition"], policy["apply_to"]):
             self._note(content, text)
         self._do(commands.set_policy(vhost, name, operator=operator, **policy))
 

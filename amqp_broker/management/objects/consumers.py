@@ -37,8 +37,8 @@ class Consumers(Kind[ChannelConsumer, ChannelConsumer]):
             "consumer_tag": lambda one: one.tag,
             "queue": _queue_details,
             "ack_required": lambda one: not one.no_ack,
-            "active": _is_active,
-            "activity_status": lambda one: _activity(one),
+            "active": lambda one: one.queue.is_active(one),
+            "activity_status": _activity,
             "exclusive": lambda one: one.is_exclusive,
             "prefetch_count": lambda one: one.prefetch,
             "arguments": lambda one: as_object(one.arguments),
@@ -102,13 +102,11 @@ def _queue_details(one: ChannelConsumer) -> JsonObject:
     return {"name": one.queue.name, "vhost": channel.vhost.name}
 
 
-def _is_active(one: ChannelConsumer) -> bool:
-    turns = one.queue.turns()
-    return turns is None or not turns.is_single_active or turns.active is one
-
-
-def _activity(one: ChannelConsumer) -> str:
-    turns = one.queue.turns()
-    if turns is None or not turns.is_single_active:
+def _activity(one: ChannelConsumer) -> str | None:
+    """None: whose turn it is, another node knows."""
+    is_active = one.queue.is_active(one)
+    if is_active is None:
+        return None
+    if not one.queue.has_single_active_consumer():
         return "up"
-    return "single_active" if turns.active is one else "waiting"
+    return "single_active" if is_active else "waiting"

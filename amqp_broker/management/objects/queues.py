@@ -163,7 +163,7 @@ class Queues(VhostThings[Queue, Seen]):
             "messages_delayed": lambda one: one.delayed_count(),
             "leased": lambda one: one.leased_count(),
             "idle_since": self._idle_since,
-            "single_active_consumer_tag": _single_active,
+            "single_active_consumer_tag": lambda one: one.active_tag(),
             "exclusive_consumer_tag": _exclusive_tag,
             "owner_pid_details": _owner,
             "leader": self._leader,
@@ -314,12 +314,6 @@ def _head_timestamp(queue: Queue) -> int | None:
             return None
         return encode_timestamp(said) if isinstance(said, datetime | int) else None
     return None
-
-
-def _single_active(queue: Queue) -> str | None:
-    turns = queue.turns()
-    active = turns.active if turns is not None and turns.is_single_active else None
-    return getattr(active, "tag", None)
 
 
 def _exclusive_tag(queue: Queue) -> str | None:

@@ -72,7 +72,7 @@ class PolicyVerbs:
                 operator=operator,
             )
         )
-        return {"notes": keys_without_effect(definition)}
+        return {"notes": keys_without_effect(definition, apply_to)}
 
     def _preview(self, request: Request) -> Steps:
         """Which queues and exchanges a policy would match if it were set, and to how many it would apply; nothing is
@@ -88,7 +88,7 @@ class PolicyVerbs:
         )
         check_policy(policy.pattern, policy.apply_to, policy.priority, policy.definition, operator=operator)
         yield None
-        found: JsonObject = {"notes": keys_without_effect(policy.definition)}
+        found: JsonObject = {"notes": keys_without_effect(policy.definition, policy.apply_to)}
         for kind, names in (("queues", self._queues(vhost)), ("exchanges", self._exchanges(vhost))):
             listed: list[str] = []
             matched = applied = 0

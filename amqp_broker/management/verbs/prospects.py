@@ -88,8 +88,7 @@ def _describe(queue: Queue, consumer: object) -> JsonObject:
 def _why_not(queue: Queue, consumer: ChannelConsumer) -> str:
     """Why it takes no message now; empty if it does (ChannelConsumer.has_credit)."""
     channel, connection = consumer.channel, consumer.channel.connection
-    turns = queue.turns()
-    if turns is not None and turns.is_single_active and turns.active is not consumer:
+    if queue.is_active(consumer) is False:
         return "another one is the single active consumer"
     if not channel.is_flowing:
         return "its client has stopped the channel (channel.flow)"

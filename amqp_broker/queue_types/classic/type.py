@@ -11,7 +11,7 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.queue_types.classic.unused import UnusedQueues
 from amqp_broker.queue_types.contract.argument_names import arguments
 from amqp_broker.queue_types.contract.declaration import QueueDeclaration
-from amqp_broker.queue_types.contract.policy_keys import keys
+from amqp_broker.queue_types.contract.policy_keys import idle_key, keys
 from amqp_broker.queue_types.contract.queue_type import QueueType, TypeHost
 from amqp_broker.queue_types.remote.queue import RemoteQueue
 from queues.arguments import (
@@ -22,6 +22,7 @@ from queues.arguments import (
     QueueArguments,
     WrongArgument,
     parse_arguments,
+    read_classic_fields,
     with_policy,
 )
 from queues.classic import ClassicQueue
@@ -54,12 +55,16 @@ class ClassicType(QueueType):
 
     name = "classic"
     policy_kind = "classic_queues"
-    policy_keys = keys(
-        "message-ttl", "expires", "max-length", "max-length-bytes", "overflow", "dead-letter-exchange",
-        "dead-letter-routing-key", "delivery-limit", "lease-expires", "consumer-timeout", "queue-mode", "queue-version",
-        "queue-leader-locator", "queue-master-locator", "max-in-memory-length", "max-in-memory-bytes", "ha-mode",
-        "ha-params", "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
-    )  # fmt: skip
+    policy_keys = {  # noqa: RUF012
+        **keys(
+            "message-ttl", "expires", "max-length", "max-length-bytes", "overflow", "dead-letter-exchange",
+            "dead-letter-routing-key", "delivery-limit", "lease-expires", "queue-mode", "queue-version",
+            "queue-master-locator", "max-in-memory-length", "max-in-memory-bytes", "ha-mode", "ha-params",
+            "ha-sync-mode", "ha-sync-batch-size", "ha-promote-on-shutdown", "ha-promote-on-failure",
+        ),
+        **idle_key("consumer-timeout", "classic queues have the node's setting consumer_timeout"),
+        **idle_key("queue-leader-locator", "no policy says where a classic queue is to be (x-queue-master-locator)"),
+    }  # fmt: skip
     arguments = {  # noqa: RUF012
         **arguments(*OF_ALL_QUEUES), **dict.fromkeys(OF_CLASSIC_QUEUES),
     }  # fmt: skip
@@ -84,7 +89,7 @@ class ClassicType(QueueType):
 
     def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
         """See QueueType."""
-        settings = self._settings(declaration, parse_arguments(declaration.arguments))
+        settings = self._settings(declaration)
         if not self._is_here(home):
             remote = RemoteQueue(declaration.name, queue_id, declaration.is_durable, self._host.link_to(home))
             remote.settings = settings
@@ -110,7 +115,7 @@ class ClassicType(QueueType):
 
     def stage(self, declaration: QueueDeclaration, queue_id: int) -> ClassicQueue:
         """See QueueType."""
-        queue = self._make(declaration, queue_id, self._settings(declaration, parse_arguments(declaration.arguments)))
+        queue = self._make(declaration, queue_id, self._settings(declaration))
         queue.begin_return([[]])
         return queue
 
@@ -132,14 +137,12 @@ class ClassicType(QueueType):
     def _is_here(self, home: str) -> bool:
         return home in ("", self._host.own_node)
 
-    def _settings(self, declaration: Declaration, arguments: QueueArguments) -> QueueArguments:
-        """Arguments, policies and the node's default delivery limit together."""
+    def _settings(self, declaration: Declaration) -> QueueArguments:
+        """Arguments, policies and the node's default delivery limit together. Raises ArgumentError, WrongArgument."""
+        fields = read_classic_fields(declaration.arguments)
         policy, operator = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
-        settings = with_policy(arguments, policy or {}, operator)
         limit = self._host.config.delivery_limit
-        if settings.delivery_limit is None and limit >= 0:
-            settings = with_policy(settings, {"delivery-limit": limit})
-        return settings
+        return with_policy(fields, policy or {}, operator, delivery_limit=limit if limit >= 0 else None)
 
     def restore(self, queue: Queue, now: int) -> None:
         """See QueueType."""
@@ -158,11 +161,11 @@ class ClassicType(QueueType):
             return  # its home looks
         declaration = queue.declaration
         try:
-            arguments = parse_arguments(declaration.arguments)
+            settings = self._settings(declaration)
         except (ArgumentError, WrongArgument) as error:
             log.error("queue '%s' in vhost '%s' keeps its settings: %s", queue.name, declaration.vhost, error)
             return
-        queue.apply_settings(self._settings(declaration, arguments))
+        queue.apply_settings(settings)
         self._unused.watch(queue)
         self._host.lease_expiry.watch_all(queue)
 

@@ -143,6 +143,14 @@ class HeldQueue(Queue):
         """See Queue."""
         return self.real.attached()
 
+    def active_tag(self) -> str | None:
+        """See Queue."""
+        return self.real.active_tag()
+
+    def is_active(self, consumer: object) -> bool | None:
+        """See Queue."""
+        return self.real.is_active(consumer)
+
     def numbered_consumers(self) -> Iterator[tuple[int, object]]:
         """See Queue."""
         return self.real.numbered_consumers()

@@ -137,3 +137,8 @@ OF_NO_QUEUE: Final = (
 def keys(*names: str) -> dict[str, PolicyKey]:
     """Those of KEYS that a type has."""
     return {name: KEYS[name] for name in names}
+
+
+def idle_key(name: str, no_effect: str) -> dict[str, PolicyKey]:
+    """One that a type has so that policies with it apply to its queues, too, where it does nothing."""
+    return {name: KEYS[name]._replace(no_effect=no_effect)}

@@ -85,6 +85,10 @@ class QueueProxy(Queue):
         """See Queue."""
         return bool(self.settings.single_active_consumer)
 
+    def is_active(self, consumer: object) -> bool | None:
+        """See Queue: that is known where its log is."""
+        return None if self.has_single_active_consumer() else True
+
     def admit(self, consumer: Subscriber, then: Done) -> None:
         """See Queue. What the log assigns to it before it has answered waits."""
         refusal = self.availability()

@@ -21,6 +21,7 @@ from queues.message import Message
 from queues.peeking import PeekSteps, PeekWish, peek_ready
 from queues.queue import Done, Held, Replicas
 from queues.quorum.commands import How, OpenQueue
+from queues.quorum.consumer import QuorumConsumer
 from queues.quorum.queue import QueueStatistics
 from queues.quorum.retry import RetryType
 from queues.quorum.settings import QuorumSettings
@@ -197,6 +198,27 @@ class QuorumQueue(QueueProxy):
     def consumer_count(self) -> int:
         """How many consumers there are on all nodes."""
         return self.statistics().consumers
+
+    def active_tag(self) -> str | None:
+        """See Queue: as far as this node has applied the log."""
+        active = self._active()
+        return active.tag if active is not None else None
+
+    def is_active(self, consumer: object) -> bool | None:
+        """See Queue: the same. A guest does not know."""
+        if not self.has_single_active_consumer():
+            return True
+        if self.group.guest is not None:
+            return None
+        active, own = self._active(), self.consumers.get(consumer)
+        if active is None or own is None:
+            return False
+        return (active.origin, active.consumer_id) == (self.group.own_node, own.number)
+
+    def _active(self) -> QuorumConsumer | None:
+        rules = self._state() if self.group.guest is None else None
+        active = rules.turns().active if rules is not None else None
+        return active if isinstance(active, QuorumConsumer) else None
 
     def add_counts(self, sums: QueueSums) -> None:
         """See Queue: the node that leads its group counts it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from amqp_broker.links.levels import DELAYED_RETRY
+from amqp_broker.links.levels import DELAYED_RETRY, SINGLE_ACTIVE_PRIORITY
 from amqp_broker.queue_types.contract.argument_names import arguments
 from amqp_broker.queue_types.contract.policy_keys import keys
 from amqp_broker.queue_types.groups.group_type import GroupType
@@ -101,8 +101,7 @@ class QuorumType(GroupType):
         def lease_expires() -> int | None:
             policy, operator = self._host.policies_of(declaration.vhost, self.policy_kind, declaration.name)
             said = {key: value for key, value in declaration.arguments.items() if key == "x-lease-expires"}
-            found = QueueArguments(**read_fields(said))  # type: ignore[arg-type]
-            return with_policy(found, policy or {}, operator).lease_expires
+            return with_policy(read_fields(said), policy or {}, operator).lease_expires
 
         group = self._host.group_of(queue_id)
         queue = QuorumQueue(declaration, queue_id, group, settings, lease_expires)
@@ -125,7 +124,9 @@ class QuorumType(GroupType):
 
     def _known(self, settings: Settings) -> Settings:
         """What all members of the cluster know of them."""
-        return settings if self._host.level >= DELAYED_RETRY else replace(settings, retry=None)
+        level = self._host.level
+        known = settings if level >= DELAYED_RETRY else replace(settings, retry=None)
+        return known if level >= SINGLE_ACTIVE_PRIORITY else replace(known, gives_way=False)
 
     def policies_changed(self, queue: Queue, now: int) -> None:
         """See QueueType."""

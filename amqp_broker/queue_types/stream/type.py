@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.links.levels import STREAMS
 from amqp_broker.queue_types.contract.argument_names import arguments
-from amqp_broker.queue_types.contract.policy_keys import keys
+from amqp_broker.queue_types.contract.policy_keys import idle_key, keys
 from amqp_broker.queue_types.groups.group_type import GroupedHost, GroupType
 from amqp_broker.queue_types.stream.arguments import (
     EXAMPLES,
@@ -53,10 +53,13 @@ class StreamType(GroupType):
     name = "stream"
     is_source = True
     policy_kind = "streams"
-    policy_keys = keys(
-        "max-length-bytes", "consumer-timeout", "queue-leader-locator", "max-age", "stream-max-segment-size-bytes",
-        "stream-filter-size-bytes", "stream-tombstone-age", "stream-compression", "initial-cluster-size",
-    )  # fmt: skip
+    policy_keys = {  # noqa: RUF012
+        **keys(
+            "max-length-bytes", "queue-leader-locator", "max-age", "stream-max-segment-size-bytes",
+            "stream-filter-size-bytes", "stream-tombstone-age", "stream-compression", "initial-cluster-size",
+        ),
+        **idle_key("consumer-timeout", "who reads a stream may hold what it gets for as long as it likes"),
+    }  # fmt: skip
     arguments = {**arguments("x-max-length-bytes"), **dict.fromkeys(OWN_ARGUMENTS), **EXAMPLES}  # noqa: RUF012
     own_arguments = OWN_ARGUMENTS
     own_columns = (

@@ -15,12 +15,15 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.body import flag, read_object, tags
 from amqp_broker.web.endpoint import IMPORTED, MIB, Endpoint
 from amqp_broker.web.endpoints.lists import require_vhost
+from amqp_broker.web.endpoints.policies import WARNING
 from amqp_broker.web.endpoints.users import PROTECTED, protected_user
 from amqp_broker.web.errors import bad_request
 from amqp_broker.web.node_client import LONG_DEADLINE_S
 from amqp_broker.web.product import API_LEVEL
 
 BODY_LIMIT_BYTES = 64 * MIB
+#: Characters of what was left out of an import, in a header: clients take some 8 KiB of headers in all.
+MOST_WARNING = 4096
 _UNSAFE_IN_FILE_NAME = re.compile(r"[^\w.\- ]")
 
 
@@ -90,12 +93,24 @@ def _import(asked: Asked, fields: JsonObject) -> Answer:
         if is_dry:
             said = asked.verb("definitions.import", deadline_s=LONG_DEADLINE_S, dry_run=True, **fields)
             return Answer(value={"changes": said["commands"], "notes": said["notes"]})
-        asked.change("definitions.import", deadline_s=LONG_DEADLINE_S, **fields)
+        said = asked.change("definitions.import", deadline_s=LONG_DEADLINE_S, **fields)
     except SystemRequestError as error:
         if error.code in ("not_found", "precondition"):
             raise bad_request(error.text) from None
         raise
-    return no_content()
+    return Answer(204, headers={WARNING: _as_header(said["notes"])}) if said["notes"] else no_content()
+
+
+def _as_header(notes: list[str]) -> str:
+    """Those that fit: names may have any characters, and there may be very many."""
+    text = ""
+    for number, note in enumerate(notes):
+        shown = note.encode("ascii", "backslashreplace").decode("ascii")
+        shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)
+        if len(text) + len(shown) > MOST_WARNING:
+            return f"{text}{'; ' if text else ''}{len(notes) - number} more: ask with dry_run=true"
+        text += f"; {shown}" if text else shown
+    return text
 
 
 def _check_users(asked: Asked, users: JsonValue, only: Collection[str] | None) -> None:

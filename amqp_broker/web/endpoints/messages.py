@@ -22,6 +22,8 @@ from amqp_broker.web.field_values import read_properties
 _NOT_FOUND = 404
 _ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 _ENCODINGS = ("auto", "base64")
+#: Of base64: many write it in lines.
+_WITHOUT_SPACE = str.maketrans("", "", " \t\r\n")
 _CONFIRM_TIMEOUT_S = 5.0
 #: So much is got at most by one request, however many messages it asks for.
 MAX_GET_OCTETS = 64 << 20
@@ -81,7 +83,7 @@ def _payload(body: PublishBody) -> bytes:
     if body.payload_encoding != "base64":
         raise bad_request(["unsupported_encoding", body.payload_encoding])
     try:
-        return base64.b64decode(body.payload, validate=True)
+        return base64.b64decode(body.payload.translate(_WITHOUT_SPACE), validate=True)
     except (binascii.Error, ValueError):
         raise bad_request("payload is not base64") from None
 

@@ -32,7 +32,7 @@ OBJECTS: Final = ("channels", "connections", "consumers", "exchanges", "queues")
 RETENTION: Final = {"global": [600, 3600], "basic": [600, 3600], "detailed": [600]}
 EXCHANGE_TYPES: Final = [
     {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
-    for name in ("direct", "fanout", "headers", "topic", "x-consistent-hash", "x-delayed-message")
+    for name in ("direct", "fanout", "headers", "topic", "x-consistent-hash", "x-delayed-message", "x-modulus-hash")
 ]
 
 

@@ -18,7 +18,7 @@ from amqp_broker.vhosts.policies import (
     matching_policies,
     targets,
 )
-from queues.arguments import parse_arguments, with_policy
+from queues.arguments import read_classic_fields, with_policy
 
 
 def metadata_with(*policies: dict[str, Any]) -> Metadata:
@@ -122,7 +122,7 @@ LIMITS = ["message-ttl", "expires", "max-length", "max-length-bytes", "delivery-
 def test_no_limit_is_looser_than_the_strictest(
     arguments: dict[str, int], policy: dict[str, int], operator: dict[str, int]
 ) -> None:
-    own = parse_arguments({f"x-{key}": value for key, value in arguments.items()})
+    own = read_classic_fields({f"x-{key}": value for key, value in arguments.items()})
     settings = with_policy(own, policy, operator)
     for key in LIMITS:
         set_by = [source[key] for source in (arguments, policy, operator) if key in source]
@@ -164,6 +164,26 @@ def test_what_does_nothing_is_said(definition: dict[str, Any], idle: list[str], 
     texts = keys_without_effect(definition)
     assert [text.partition(" has no effect here: ")[0] for text in texts] == [f"definition.{key}" for key in idle]
     assert all(instead in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("key", "apply_to", "text"),
+    [
+        ("consumer-timeout", "quorum_queues", ""),
+        ("consumer-timeout", "exchanges", ""),
+        ("consumer-timeout", "classic_queues", "no effect here: classic queues have the node's setting"),
+        ("consumer-timeout", "queues", "no effect on classic_queues and streams here: classic queues have"),
+        ("consumer-timeout", "all", "no effect on classic_queues and streams here: "),
+        ("queue-leader-locator", "queues", "no effect on classic_queues here: "),
+        ("queue-leader-locator", "streams", ""),
+    ],
+)  # fmt: skip
+def test_what_does_nothing_on_some_queues_is_said(key: str, apply_to: str, text: str) -> None:
+    definition = {key: 5 if key == "consumer-timeout" else "balanced", "max-length-bytes": 9}
+    check_policy("", apply_to, 0, definition)
+    texts = keys_without_effect(definition, apply_to)
+    assert len(texts) == bool(text)
+    assert all(each.startswith(f"definition.{key} has {text}") for each in texts)
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,19 @@ class QueueModel:
 
     def in_turn(self) -> list[Taker]:
         if self.settings.arguments.single_active_consumer:
-            return [self.active] if self.active is not None else []
+            return [self.active] if self.active is not None and not self._outranking() else []
         return self.attached()
+
+    def _outranking(self) -> list[Taker]:
+        """Who has a higher priority than the active one, where that counts."""
+        if self.active is None or not self.settings.gives_way:
+            return []
+        return [each for each in self.attached() if each.priority > self.active.priority]
+
+    def change_turns(self) -> None:
+        """The active one gives way, if it holds nothing."""
+        if self.active is not None and not self.active.held and self._outranking():
+            self.active = max(self.attached(), key=lambda each: each.priority)
 
     def join(self, number: int, prefetch: int, no_ack: bool, priority: int) -> None:
         limit = MOST_IN_FLIGHT if no_ack or not prefetch else min(prefetch, MOST_IN_FLIGHT)

@@ -230,6 +230,7 @@ class Group:
 def settings_of(**arguments: Any) -> QuorumSettings:
     """Settings by the names of both dataclasses."""
     own = {"consumer_timeout", "deduplication_window", "deduplication_ttl", "at_least_once", "holds_back", "retry"}
+    own |= {"gives_way"}
     settings = QuorumSettings(QueueArguments(**{key: arguments[key] for key in arguments if key not in own}))
     return replace(settings, **{key: arguments[key] for key in arguments if key in own})
 

@@ -56,6 +56,7 @@ def random_settings(chance: random.Random) -> QuorumSettings:
         deduplication_window=chance.choice([0, 3]),
         deduplication_ttl=some(50),
         retry=random_retry(chance),
+        gives_way=chance.random() < 0.7,
     )
 
 

@@ -65,6 +65,7 @@ SETTINGS = st.builds(
     consumer_timeout=st.sampled_from([None, None, 70]),
     deduplication_window=st.sampled_from([0, 2]),
     deduplication_ttl=st.sampled_from([None, 1000]),
+    gives_way=st.booleans(),
 )
 PICKS = st.integers(0, 1 << 16)
 
@@ -101,6 +102,7 @@ class QuorumMachine(RuleBasedStateMachine):
 
     def follow(self, effects: list[Effect]) -> None:
         """Check the deliveries, and do what comes after every command."""
+        self.model.change_turns()
         for effect in effects:
             if isinstance(effect, Delivered):
                 name = name_of(effect.message)

@@ -51,7 +51,7 @@ def test_everything_said() -> None:
     )
     arguments = QueueArguments(1, 2, 3, 4, Overflow.REJECT_PUBLISH, "dlx", "key", 5, True, 6)
     assert settings == QuorumSettings(
-        arguments, 9, 7, 8, at_least_once=True, retry=Retry(RetryType.FAILED, 10, 11)
+        arguments, 9, 7, 8, at_least_once=True, retry=Retry(RetryType.FAILED, 10, 11), gives_way=True
     )
 
 
@@ -84,6 +84,16 @@ def test_policies() -> None:
     own = {**QUORUM, "x-dead-letter-strategy": "at-most-once", "x-consumer-timeout": 100}
     settings = parse_quorum_arguments(own, policy)
     assert (settings.at_least_once, settings.consumer_timeout) == (False, 100)
+    own = {**QUORUM, "x-consumer-timeout": 900}
+    assert parse_quorum_arguments(own, policy).consumer_timeout == 500, "the lower one"
+
+
+def test_what_a_policy_says_of_overflow_counts_before_the_argument() -> None:
+    """RabbitMQ's rule for quorum queues (policy_has_precedence), and not for classic ones."""
+    own = {**QUORUM, "x-overflow": "reject-publish"}
+    assert parse_quorum_arguments(own).arguments.overflow is Overflow.REJECT_PUBLISH
+    assert parse_quorum_arguments(own, {"overflow": "drop-head"}).arguments.overflow is Overflow.DROP_HEAD
+    assert parse_quorum_arguments(own, {}, {"overflow": "drop-head"}).arguments.overflow is Overflow.DROP_HEAD
 
 
 def test_deduplication() -> None:

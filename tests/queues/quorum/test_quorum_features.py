@@ -454,3 +454,40 @@ def test_delivery_counts_end_where_pages_cannot_hold_them() -> None:
     entry.returns = 65_534
     stream.send(Settle(consumer, How.REQUEUE, ((1, 1),)))
     assert deliveries(stream.send(Settle(consumer, How.REQUEUE, ((2, 2),)))) == [(consumer, 3, 1, 65_535)]
+
+
+def test_a_single_active_consumer_gives_way_to_a_higher_priority_once_it_holds_nothing() -> None:
+    group, stream = one_node(single_active_consumer=True, gives_way=True)
+    low, _ = stream.attach(prefetch=1, priority=1)
+    middle, _ = stream.attach(prefetch=1, priority=2)
+    assert deliveries(stream.publish(1)) == [(middle, 1, 1, 0)], "it held nothing, and gave way at once"
+    high, effects = stream.attach(prefetch=1, priority=3)
+    assert deliveries([*effects, *stream.publish(2, 3)]) == []
+    restored = Member("n2")
+    restored.install_from(group.members[0])
+    assert digest_of(restored.machine) == digest_of(group.members[0].machine)
+    assert deliveries(stream.send(Settle(middle, How.ACK, ((1, 1),)))) == [(high, 1, 2, 0)]
+    assert deliveries(stream.send(Detach(high, True))) == [(middle, 2, 2, 1)], "the others stand in their order"
+    assert deliveries(stream.send(Detach(middle, True))) == [(low, 1, 2, 2)]
+
+
+def test_who_was_to_give_way_goes_on_when_the_other_one_leaves() -> None:
+    _, stream = one_node(single_active_consumer=True, gives_way=True)
+    low, _ = stream.attach(prefetch=2)
+    stream.publish(1)
+    high, _ = stream.attach(prefetch=2, priority=5)
+    assert deliveries(stream.publish(2, 3)) == [], "it has credit, and gets nothing"
+    assert deliveries(stream.send(Detach(high, True))) == [(low, 2, 2, 0)]
+
+
+def test_whoever_came_first_stays_active_where_the_version_before_says_so() -> None:
+    group, stream = one_node(single_active_consumer=True)
+    low, _ = stream.attach(prefetch=1)
+    high, _ = stream.attach(prefetch=1, priority=5)
+    assert deliveries(stream.publish(1, 2)) == [(low, 1, 1, 0)]
+    assert deliveries(stream.send(Settle(low, How.ACK, ((1, 1),)))) == [(low, 2, 2, 0)]
+    assert not group.members[0].state.has_streams, "its image is of the version before"
+    group.open(1, settings_of(single_active_consumer=True, gives_way=True))
+    assert group.members[0].state.has_streams
+    stream.publish(3)
+    assert deliveries(stream.send(Settle(low, How.ACK, ((2, 2),)))) == [(high, 1, 3, 0)]

@@ -24,7 +24,7 @@ FIRST = Start(StartKind.FIRST)
 
 def settings_of(start: Start = FIRST, consumer_timeout: int | None = None, **arguments: Any) -> CursorSettings:
     """Settings by the names of both dataclasses."""
-    own = {"values", "takes_unfiltered", "has_key_order", "stream_id", "retry"}
+    own = {"values", "takes_unfiltered", "has_key_order", "stream_id", "retry", "gives_way"}
     return CursorSettings(
         QueueArguments(**{key: arguments[key] for key in arguments if key not in own}),
         consumer_timeout,

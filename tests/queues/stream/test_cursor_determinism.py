@@ -57,7 +57,7 @@ def cursor_settings(chance: random.Random, queue_id: int) -> CursorSettings:
         values=(b"red",) if queue_id == 8 else (),
         takes_unfiltered=chance.random() < 0.5,
         has_key_order=queue_id == 9,
-        retry=random_retry(chance),
+        retry=random_retry(chance), gives_way=chance.random() < 0.5,
     )  # fmt: skip
 
 
