@@ -249,6 +249,13 @@ class PageStore:
         """Whether a file has as much as one should have."""
         return self._queues[queue_id].segments[number].disk_bytes >= self._segment_bytes
 
+    def is_open(self, queue_id: int, number: int) -> bool:
+        """Whether `append` or `place` may put more pages into a file."""
+        queue = self._queues.get(queue_id)
+        if queue is None or number not in queue.segments:
+            return False
+        return number in (queue.active, queue.placed) and not self.is_full(queue_id, number)
+
     def file_bytes(self, queue_id: int, number: int) -> int:
         """Octets of a file, what is dead there included."""
         return self._queues[queue_id].segments[number].disk_bytes

@@ -53,6 +53,7 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
     "quorum.view": VIEWER,
     "stream.stat": VIEWER,
     "stream.find": VIEWER,
+    "stream.segments": VIEWER,
     "node.guard": MONITORING,
     "connection.close": MANAGEMENT,
     "policy.put": POLICYMAKER,
@@ -66,8 +67,8 @@ LEAST_TAGS: Final[Mapping[str, str | None]] = {
 LOOKING: Final = frozenset({
     "whoami", "health", "objects.page", "object", "totals", "node", "node.settings", "node.guard", "login",
     "statistics", "queue.list", "definitions.export", "cluster.status", "audit.page",
-    "definitions.diff", "policy.preview", "stream.stat", "stream.find", "queue.homes", "queue.types", "quorum.view",
-    "route.test", "tap.list", "tap.read",
+    "definitions.diff", "policy.preview", "stream.stat", "stream.find", "stream.segments", "queue.homes", "queue.types",
+    "quorum.view", "route.test", "tap.list", "tap.read",
 })  # fmt: skip
 #: Verbs whose steps may wait for what clients do: they look, however much there is. Those that act do not wait.
 PATIENT: Final = LOOKING | {"queue.peek"}

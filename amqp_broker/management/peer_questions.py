@@ -43,7 +43,7 @@ _MOST_OPEN = 64
 #: What others ask that may wait for what clients do: it looks.
 _PATIENT = frozenset({
     "totals", "audit", "page", "rows", "object", "node", "alarms", "holders", "raft", "peek", "guard",
-    "figures", "offset", "statistics", "clients",
+    "figures", "offset", "segments", "statistics", "clients",
 })  # fmt: skip
 _VERSION = 1
 _QUESTION, _ANSWER = 0, 1

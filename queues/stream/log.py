@@ -454,6 +454,10 @@ class StreamLog:
         """How many files its pages lie in."""
         return int(self._pager.page_store.segment_count(self.queue_id))
 
+    def is_open(self, file: int) -> bool:
+        """Whether more pages may come to this file."""
+        return bool(self._pager.page_store.is_open(self.queue_id, file))
+
     # -- compaction ----------------------------------------------------------------------------------------------------
 
     def stored_parts(self, offset: int, below: int, most: int) -> list[Part]:
@@ -476,6 +480,13 @@ class StreamLog:
         place = bisect_right(self._parts, max(offset, self.first), key=_first_of) - 1
         return place >= 0 and self._parts[place].page.last >= offset and self._is_stored(self._parts[place])
 
+    def parts_from(self, offset: int, most: int) -> list[Part]:
+        """The pages from the one with this offset on, so many at most."""
+        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
+        if place < len(self._parts) and self._parts[place].page.last < offset:
+            place += 1
+        return self._parts[place : place + most]
+
     def octets_from(self, offset: int) -> int:
         """Of the pages from the one with this offset on, and of the tail. It looks at two pages only."""
         if offset >= self.next:
@@ -497,6 +508,11 @@ class StreamLog:
     def tail_begin(self) -> int:
         """The first offset that is in no page yet."""
         return self._tail[0].first if self._tail else self.next
+
+    @property
+    def tail_time(self) -> int:
+        """When the first chunk came that is in no page yet, milliseconds since the epoch; 0 where there is none."""
+        return self._tail[0].time if self._tail else 0
 
     def name_some(self, most: int, below: int) -> bool:
         """Name the places of the next pages that begin before this offset, so many at most: they lie on the disk.

@@ -82,6 +82,8 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "route.test of one queue": ("route.test", {"vhost": "/", "exchange": "amq.direct", "routing_key": "p07000"}),
     "stream.stat": ("stream.stat", {"vhost": "/", "name": "s"}),
     "stream.find": ("stream.find", {"vhost": "/", "name": "s", "time": 1}),
+    "stream.find at a place": ("stream.find", {"vhost": "/", "name": "s", "at": "last"}),
+    "stream.segments": ("stream.segments", {"vhost": "/", "name": "s"}),
     "login": ("login", {"user": "u", "password": "p", "host": "::1"}),
     "tap.list": ("tap.list", {}),
     "tap.read": ("tap.read", {}),

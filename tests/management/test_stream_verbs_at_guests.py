@@ -274,3 +274,49 @@ def test_figures_are_read_as_they_are_written() -> None:
     assert _read_figures({**json.loads(json.dumps(_written(figures))), "newer": 1}) == figures
     with pytest.raises((KeyError, TypeError)):
         _read_figures({"first": 1})
+
+
+@pytest.mark.parametrize("stream", [STREAM, PARTS])
+@pytest.mark.parametrize("at", ["first", "last", "next", "1h", 0, 5, 1000, -2, -1000])
+def test_a_place_is_the_same_offset(cluster: NodeCluster, at: object, stream: dict[str, str]) -> None:
+    at_guest, at_leader = desks(cluster)
+    found, expected = (ask(cluster, desk, "stream.find", **stream, at=at) for desk in (at_guest, at_leader))
+    assert found["ok"], found
+    assert found == expected
+    offsets = {"first": 0, "next": 12, "1h": 0, 1000: 12, -2: 10, -1000: 0, 0: 0, 5: 5}
+    if stream is STREAM and at in offsets:
+        assert found["offset"] == offsets[at]  # type: ignore[index]  # it is in there
+
+
+def test_segments_are_those_of_the_member_that_is_asked(cluster: NodeCluster) -> None:
+    at_guest, at_leader = desks(cluster)
+    found, expected = (ask(cluster, desk, "stream.segments", **STREAM) for desk in (at_guest, at_leader))
+    assert found["ok"], found
+    assert found == expected
+    assert (found["node"], found["segments"][-1]["next_offset"], found["next"]) == (cluster.leader(1), 12, None)
+    pages = [ask(cluster, at_guest, "stream.segments", **STREAM, limit=1)]
+    while (following := pages[-1]["next"]) is not None:
+        pages.append(ask(cluster, at_guest, "stream.segments", **STREAM, **{"from": following, "limit": 1}))
+    rows = [row for page in pages for row in page["segments"]]
+    assert [row["first_offset"] for row in rows] == [row["first_offset"] for row in found["segments"]]
+    refused = ask(cluster, at_guest, "stream.segments", **PARTS)
+    assert (refused["ok"], "queue 'p' in vhost '/' has 3 partitions" in refused["error"]) == (False, True), refused
+
+
+@pytest.mark.parametrize(("verb", "fields"), [("stream.segments", {}), ("stream.find", {"at": "last"})])
+def test_segments_and_places_are_looked_for_as_others_are(
+    cluster: NodeCluster, verb: str, fields: dict[str, Any]
+) -> None:
+    """Members that do not know the question are passed over; viewers may ask, strangers may not."""
+    add_user(cluster.nodes[cluster.leader()], "stranger", "management", vhosts=())
+    add_user(cluster.nodes[cluster.leader()], "viewer", "viewer")
+    cluster.run(500)
+    at_guest, _ = desks(cluster)
+    assert ask(cluster, at_guest, verb, **STREAM, **fields, as_user="viewer")["ok"]
+    assert not ask(cluster, at_guest, verb, **STREAM, **fields, as_user="stranger")["ok"]
+    kind = int(FrameKind.MANAGEMENT)
+    for count, name in enumerate(sorted(listed(cluster), key=lambda each: each != cluster.leader(1)), 1):
+        cluster.nodes[name].node.tenants.receivers[kind] = lambda name, payload, now: None
+        found = ask(cluster, at_guest, verb, **STREAM, **fields)
+        assert found["ok"] is (count < 3), found
+    assert "has no copy on this node: ask one of" in found["error"]

@@ -23,6 +23,7 @@ _OBJECT = ["an object", 7, True, None, [], "x"]
 _NUMBER = ["an integer", "7", True, None, [], {}, 1.5]
 _PLACE = ["the `next` of the page before", 7, True, [], "x", {"n1": 1}, {"n1": [1]}]
 _FROM = ["an integer|a position", "7", True, None, [], {}, 1.5]
+_AT = ["an integer|an offset", "soon", "", "1w", True, None, [], {}, 1.5]
 _DEFINITIONS = ["an object|definitions", 7, True, None, [], "x"]
 
 PERMISSION = {"user": USER, "vhost": "/"}
@@ -154,7 +155,12 @@ VERBS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     ),
     "stream.compact": ({"vhost": "/", "name": "q"}, {"vhost": _TEXT, "name": _TEXT}),
     "stream.stat": ({"vhost": "/", "name": "q"}, {"vhost": _TEXT, "name": _TEXT}),
-    "stream.find": ({"vhost": "/", "name": "q", "time": 1}, {"vhost": _TEXT, "name": _TEXT, "time": _NUMBER}),
+    "stream.find": (
+        {"vhost": "/", "name": "q", "time": 1}, {"vhost": _TEXT, "name": _TEXT, "time": _NUMBER, "at": _AT},
+    ),
+    "stream.segments": (
+        {"vhost": "/", "name": "q"}, {"vhost": _TEXT, "name": _TEXT, "from": _NUMBER, "limit": _NUMBER},
+    ),
     "stream.trim": ({"vhost": "/", "name": "q", "before": 1}, {"vhost": _TEXT, "name": _TEXT, "before": _NUMBER}),
     "stream.seek": (
         {"vhost": "/", "name": "q", "group": "g", "offset": 1},

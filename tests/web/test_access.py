@@ -38,6 +38,7 @@ TABLE = """
 /v1/rebalance/classic-queues POST:a
 /v1/streams/{vhost}/{stream} GET:m
 /v1/streams/{vhost}/{stream}/offset GET:m
+/v1/streams/{vhost}/{stream}/segments GET:m
 /v1/streams/{vhost}/{stream}/compact POST:a
 /v1/streams/{vhost}/{stream}/trim POST:a
 /v1/streams/{vhost}/{stream}/groups/{group} PUT:a DELETE:a

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 import pytest
 
-from tests.web.http_client import Http
+from tests.web.http_client import Http, segment
 from tests.web.test_metrics import metrics_of, scrape
 from tests.web.test_moving import LONG_S, ended, fill
 
@@ -31,6 +32,48 @@ def test_a_stream_is_shown_and_trimmed(log: Http) -> None:
     assert log("POST", f"{LOG}/trim", {"before": 2}).json == {"first_offset": 2}
     assert log("POST", f"{LOG}/trim", {}).status == 400
     assert log("GET", "/v1/streams/%2F/none").status == 404
+
+
+def test_a_place_is_an_offset(log: Http) -> None:
+    later = log.get(LOG)["last_time"] + 1
+    moment = datetime.fromtimestamp(later / 1000 + 1, UTC).isoformat()
+    for at, offset in (
+        ("first", 0), ("last", 3), ("next", 4), ("2", 2), ("9", 4), ("-1", 3), ("1h", 0), ("2001-01-01T00:00:00Z", 0),
+        (segment(moment), 4),
+    ):  # fmt: skip
+        assert log.get(f"{LOG}/offset?at={at}") == {"offset": offset}, at
+    for wrong in ("", "at=soon", "at=1w", "at=", "at=2001-01-01T00:00:00", "at=1&time=1", "time=first"):
+        assert log("GET", f"{LOG}/offset?{wrong}").status == 400, wrong
+    assert log("GET", "/v1/streams/%2F/none/offset?at=first").status == 404
+
+
+def test_it_is_sought_held_and_trimmed_at_a_place(log: Http) -> None:
+    for place, position in (("next", 4), ("first", 0), ("last", 3), ("2001-01-01T00:00:00Z", 0), ("1", 1), (2, 2)):
+        assert log("PUT", f"{LOG}/groups/billing", {"offset": place}).json == {"position": position}, place
+    assert log("PUT", f"{LOG}/groups/billing", {"offset": "soon"}).status == 400
+    assert log("PUT", f"{LOG}/holds/audit", {"offset": "last"}).status == 200
+    assert log.get(LOG)["holds"][0]["offset"] == 3
+    assert log("PUT", f"{LOG}/holds/audit", {"offset": "soon"}).status == 400
+    assert log("POST", f"{LOG}/trim", {"before": "1h"}).json == {"first_offset": 0}
+    assert log("POST", f"{LOG}/trim", {"before": "last"}).json == {"first_offset": 3}
+    assert log("POST", f"{LOG}/trim", {"before": "soon"}).status == 400
+    for wrong in ("PUT", "/groups/g", {"offset": "last"}), ("PUT", "/holds/h", {"offset": "last"}), (
+        "POST", "/trim", {"before": "last"}
+    ):  # fmt: skip
+        assert log(wrong[0], f"/v1/streams/%2F/none{wrong[1]}", wrong[2]).status == 404, wrong
+
+
+def test_its_segments_are_listed_page_by_page(log: Http, by_tag: dict[str, Http]) -> None:
+    found = by_tag["viewer"].get(f"{LOG}/segments")
+    (only,) = found["segments"]
+    assert (only["first_offset"], only["next_offset"], only["is_sealed"], found["next"]) == (0, 4, False, None)
+    assert only["octets"] == log.get(LOG)["stream_bytes"]
+    assert log.get(f"{LOG}/segments?from=4&limit=1")["segments"] == []
+    for wrong in ("from=-1", "from=x", "limit=0", "limit=1000"):
+        assert log("GET", f"{LOG}/segments?{wrong}").status == 400, wrong
+    fill(log, "plain")
+    said = log("GET", "/v1/streams/%2F/plain/segments")
+    assert (said.status, "it has no offsets" in said.reason) == (400, True)
 
 
 def test_groups_go_on_elsewhere_and_are_forgotten(log: Http) -> None:
@@ -80,6 +123,8 @@ def test_a_range_is_published_again_in_a_job(log: Http, by_tag: dict[str, Http])
     assert log.get(LOG)["messages"] == 4
     job = ended(log, log("POST", f"{LOG}/replay", {"from": "2001-01-01T00:00:00Z", "to": {"exchange": "amq.topic"}}))
     assert (job["state"], job["unroutable"]) == ("done", 4)
+    job = ended(log, log("POST", f"{LOG}/replay", {"from": "last", "below": "next", "to": {"queue": "to"}}))
+    assert (job["state"], job["moved"], job["next_offset"]) == ("done", 1, 4)
     for wrong in (
         {"from": 0, "to": {"queue": "nowhere"}}, {"from": 0, "to": {"exchange": "no such"}},
         {}, {"from": 0}, {"from": 0, "to": {}}, {"from": "x", "to": {"queue": "to"}},
@@ -114,6 +159,32 @@ def test_its_messages_are_looked_at(log: Http) -> None:
     found = log.get("/v1/queues/%2F/log/messages?from=1&limit=2")
     assert [(each["position"], each["payload"]) for each in found["messages"]] == [(1, "2"), (2, "3")]
     assert log("GET", "/v1/queues/%2F/log/messages/3/body").body == b"4"
+
+
+def test_a_place_is_in_each_partition(http: Http) -> None:
+    http("DELETE", "/queues/%2F/parts")
+    arguments = {"x-queue-type": "stream", "x-stream-partitions": 2}
+    assert http("PUT", "/queues/%2F/parts", {"durable": True, "arguments": arguments}).status == 201
+    message = {"properties": {}, "routing_key": "parts-0", "payload": "x", "payload_encoding": "string"}
+    for key in ("parts-0", "parts-0", "parts-1"):
+        http("POST", "/exchanges/%2F/amq.default/publish", {**message, "routing_key": key})
+    parts = "/v1/streams/%2F/parts"
+    assert http.get(f"{parts}/offset?at=next") == {
+        "partitions": [{"name": "parts-0", "offset": 2}, {"name": "parts-1", "offset": 1}],
+    }  # fmt: skip
+    assert http("PUT", f"{parts}/groups/g", {"offset": "next"}).json == {
+        "partitions": [{"name": "parts-0", "position": 2}, {"name": "parts-1", "position": 1}],
+    }  # fmt: skip
+    assert http("POST", f"{parts}/trim", {"before": "next"}).json == {
+        "partitions": [{"name": "parts-0", "first_offset": 2}, {"name": "parts-1", "first_offset": 1}],
+    }  # fmt: skip
+    for method, path, body in (
+        ("PUT", f"{parts}/holds/h", {"offset": "first"}), ("GET", f"{parts}/segments", None),
+        ("POST", f"{parts}/replay", {"from": "first", "to": {"exchange": "amq.topic"}}),
+    ):  # fmt: skip
+        said = http(method, path, body)
+        assert (said.status, "partitions" in said.reason) == (400, True), said
+    assert http("DELETE", "/queues/%2F/parts").status == 204
 
 
 def test_what_partitions_have_is_counted_once(http: Http) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +12,7 @@ import click
 from amqp_broker.cli.admin.asking import add_url_options, asking, connected, say, vhost_of, vhost_option
 from amqp_broker.cli.admin.json_text import say_answer
 from amqp_broker.cli.admin.queue_messages import run_job
+from amqp_broker.cli.admin.stream_places import TIMES, change_at, offsets_at, place
 from amqp_broker.cli.cells import duration, size
 from amqp_broker.cli.failed import Failed
 from amqp_broker.moving.destinations import Place
@@ -20,8 +20,6 @@ from amqp_broker.moving.mover import CannotMove, require_place, why_not
 from amqp_broker.moving.replayer import End, Replay
 from amqp_broker.protocol.message_filter import MessageFilter
 from amqp_broker.queue_types.stream.arguments import age_of
-
-_TIMES = ["%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z", "%Y-%m-%d%z"]
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
@@ -119,30 +117,63 @@ def grow_command(name: str, partitions: int, vhost: str | None, url: str) -> Non
 
 @stream.command("find")
 @click.argument("name")
-@click.argument("time", type=click.DateTime(_TIMES))
+@click.argument("where", callback=place)
 @vhost_option
 @add_url_options
-def find_command(name: str, time: datetime, vhost: str | None, url: str) -> None:
-    """Print the offset from which on the stream NAME has what came at TIME or later."""
-    milliseconds = int(time.timestamp() * 1000)
+def find_command(name: str, where: JsonObject, vhost: str | None, url: str) -> None:
+    """Print the offset from which on the stream NAME has what came at a time or later: WHERE is that time, or an age
+    such as 12h, first, last, next, or an offset."""
     with asking(url) as client:
-        found = client.request("stream.find", vhost=vhost_of(url, vhost), name=name, time=milliseconds)
-    for part in found.get("partitions", ()):
-        say(f"{part['name']}: {part['offset']}")
-    if "offset" in found:
-        say(str(found["offset"]))
+        found = offsets_at(client, vhost_of(url, vhost), name, where)
+    for part, offset in found:
+        say(str(offset) if part == name else f"{part}: {offset}")
+
+
+@stream.command("segments")
+@click.argument("name")
+@click.option("--from", "offset", type=click.IntRange(0), default=0, help="From the one with this offset on. [0]")
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="At most so many. [50]")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object.")
+@vhost_option
+@add_url_options
+def segments_command(name: str, offset: int, limit: int, is_json: bool, vhost: str | None, url: str) -> None:
+    """Show in which files the stream NAME lies at the node that answers, or at a member where that has no copy."""
+    with asking(url) as client:
+        named = {"vhost": vhost_of(url, vhost), "name": name}
+        found = client.request("stream.segments", **named, **{"from": offset, "limit": limit})
+    if is_json:
+        say_answer(found)
+        return
+    say(f"{found['files']} files at {found['node']}")
+    for each in found["segments"]:
+        say(_segment(each))
+    if found["next"] is not None:
+        say(f"there are more: --from {found['next']}")
+
+
+def _segment(each: JsonObject) -> str:
+    """In one line."""
+    where = f"file {each['file']}" if each["file"] else "in no file yet"
+    taken = each["uncompressed_octets"]
+    stored = str(size(each["octets"])) + (f", compressed from {size(taken)}" if taken > each["octets"] else "")
+    said = ["sealed"] if each["is_sealed"] else []
+    said += ["compacted"] if each["is_compacted"] else []
+    messages = each["next_offset"] - each["first_offset"]
+    line = f"{where}: offsets from {each['first_offset']}, next {each['next_offset']}, {messages} messages"
+    return ", ".join([line, f"{each['pages']} pages", stored, *said])
 
 
 @stream.command("trim")
 @click.argument("name")
-@click.option("--before", type=click.IntRange(0), required=True, help="The offset that is to be the first one.")
+@click.option("--before", metavar="WHERE", callback=place, required=True,
+              help="The offset that is to be the first one, a time, or an age.")  # fmt: skip
 @vhost_option
 @add_url_options
-def trim_command(name: str, before: int, vhost: str | None, url: str) -> None:
+def trim_command(name: str, before: JsonObject, vhost: str | None, url: str) -> None:
     """Drop the messages of the stream NAME that are before an offset, on all nodes. They cannot be had again."""
     with asking(url) as client:
-        found = client.request("stream.trim", vhost=vhost_of(url, vhost), name=name, before=before)
-    for part in found.get("partitions", [{"name": name, **found}]):
+        found = change_at(client, "stream.trim", vhost_of(url, vhost), name, "before", before, {})
+    for part in found:
         say(f"the stream '{part['name']}' begins at offset {part['first_offset']}")
 
 
@@ -162,14 +193,15 @@ def compact_command(name: str, vhost: str | None, url: str) -> None:
 @stream.command("seek")
 @click.argument("name")
 @click.argument("group")
-@click.option("--to", "offset", type=click.IntRange(0), required=True, help="The offset that it reads next.")
+@click.option("--to", "where", metavar="WHERE", callback=place, required=True,
+              help="The offset that it reads next, a time, an age, first, last or next.")  # fmt: skip
 @vhost_option
 @add_url_options
-def seek_command(name: str, group: str, offset: int, vhost: str | None, url: str) -> None:
+def seek_command(name: str, group: str, where: JsonObject, vhost: str | None, url: str) -> None:
     """Have the readers of a GROUP of the stream NAME go on at an offset, forwards or back."""
     with asking(url) as client:
-        found = client.request("stream.seek", vhost=vhost_of(url, vhost), name=name, group=group, offset=offset)
-    for part in found.get("partitions", [{"name": name, **found}]):
+        found = change_at(client, "stream.seek", vhost_of(url, vhost), name, "offset", where, {"group": group})
+    for part in found:
         say(f"group '{group}' of the stream '{part['name']}' goes on at offset {part['position']}")
 
 
@@ -258,7 +290,7 @@ def _end(context: click.Context, parameter: click.Parameter, value: str | None) 
         return None
     if value.isascii() and value.isdigit():
         return End(offset=int(value))
-    moment = click.DateTime(_TIMES).convert(value, parameter, context)
+    moment = click.DateTime(TIMES).convert(value, parameter, context)
     return End(time=int(moment.timestamp() * 1000))
 
 

@@ -1,9 +1,10 @@
 """StreamLook: what a stream has, and where a time begins in it, for operators: as this node has applied it, or, where
 it has no copy, as a member of the stream's group says.
 
-    question "figures" {"vhost", "name"}         -> {"figures": those}, null where nobody has used the stream yet
-    question "offset"  {"vhost", "name", "time"} -> {"offset": offset}
-             either                              -> {"refused": [code, text]}
+    question "figures"  {"vhost", "name"}                  -> {"figures": those}, null where nobody has used it yet
+    question "offset"   {"vhost", "name", "time" or "at"}  -> {"offset": offset}
+    question "segments" {"vhost", "name", "from", "limit"} -> {"segments": {"files", "rows", "next"}}
+             any of them                                   -> {"refused": [code, text]}
 
 The member that leads is asked first, and the others after it. A member takes the asker's word for as whom it asks, and
 looks itself whether that one may.
@@ -21,18 +22,22 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from amqp_broker.management.refused import FAILED, Refused, precondition
+from amqp_broker.management.request import Request
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.queue_types.stream.offsets import OFFSET, parse_start
 from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.task import Steps
+from queues.arguments import ArgumentError
+from queues.stream.segments import Segment, segments_from
 from queues.stream.settings import StreamSettings
 from queues.stream.source import CompactionFigures, GroupFigures, ShareFigures, StreamFigures, StreamSource, source_of
-from queues.stream.stream import Hold
+from queues.stream.start import Start, StartKind, page_of, place_of
+from queues.stream.stream import Hold, Stream
 from storage.errors import CorruptRecord
 
 if TYPE_CHECKING:
     from amqp_broker.management.access import Asker
     from amqp_broker.management.peer_questions import PeerQuestions
-    from amqp_broker.management.request import Request
     from amqp_broker.vhosts.broker import Broker
     from queues.queue import Queue
 
@@ -40,9 +45,13 @@ log = logging.getLogger("amqp_broker.cluster")
 
 T = TypeVar("T")
 
-_FIGURES, _OFFSET = "figures", "offset"
-#: Times are below this, milliseconds since the epoch.
+_FIGURES, _OFFSET, _SEGMENTS = "figures", "offset", "segments"
+#: Times are below this, milliseconds since the epoch; and offsets.
 MOST_TIME = 1 << 62
+#: Segments of one answer, and unless somebody asks for more or less.
+MOST_SEGMENTS = 100
+SEGMENTS = 50
+_PLACES = "an offset, below 0 so many from the end, first, last, next, or an age such as 1h (one of Y M D h m s)"
 
 
 class Seen(NamedTuple):
@@ -50,6 +59,33 @@ class Seen(NamedTuple):
 
     node: str
     figures: StreamFigures | None
+
+
+class Laid(NamedTuple):
+    """node: who has said it. files: in how many a stream lies there. rows: some of its segments. following: the offset
+    at which those behind them begin, None where there are no more."""
+
+    node: str
+    files: int
+    rows: list[Segment]
+    following: int | None
+
+
+def start_of(request: Request) -> Start:
+    """Where a request looks: `time`, milliseconds since the epoch, or `at`, as x-stream-offset says it. Raises
+    ValueError."""
+    if not request.has("at"):
+        return Start(StartKind.TIME, request.number("time", None, 0, MOST_TIME))
+    at = request.get("at")
+    if not isinstance(at, str):
+        at = request.number("at", None, -MOST_TIME, MOST_TIME)
+    try:
+        start = parse_start({OFFSET: at})
+    except ArgumentError:
+        raise ValueError(f"field at has to be {_PLACES}; got {at[:100]!r}") from None
+    if request.has("time"):
+        raise ValueError("fields time and at: leave out one of the two")
+    return start
 
 
 class StreamLook:
@@ -62,6 +98,7 @@ class StreamLook:
         self._peers = peers
         peers.serve({_FIGURES: lambda request: self._serve(request, self._own_figures)})
         peers.serve({_OFFSET: lambda request: self._serve(request, self._own_offset)})
+        peers.serve({_SEGMENTS: lambda request: self._serve(request, self._own_segments)})
 
     def figures(self, queue: Queue, asker: Asker) -> Steps:
         """What is Seen of a stream. Raises Refused, and ValueError where nobody can be asked."""
@@ -71,13 +108,27 @@ class StreamLook:
         node, said = yield from self._ask(queue, _FIGURES, {}, asker, _read_figures)
         return Seen(node, said)
 
-    def offset(self, queue: Queue, time: int, asker: Asker) -> Steps:
-        """The first offset from a time on, milliseconds since the epoch. Raises as `figures` does."""
+    def offset(self, queue: Queue, start: Start, asker: Asker) -> Steps:
+        """The offset at which one begins who begins there. Raises as `figures` does."""
         if not queue.elsewhere():
-            yield from self._page_of_time(_source_of(queue), time)
-            return _looked(queue, lambda source: source.find(time))
-        _, said = yield from self._ask(queue, _OFFSET, {"time": time}, asker, int)
+            yield from self._page_of(_source_of(queue), start)
+            return _looked(queue, lambda source: _offset_of(source.stream(), start, self._clock.now))
+        _, said = yield from self._ask(queue, _OFFSET, _said(start), asker, int)
         return said
+
+    def segments(self, queue: Queue, offset: int, most: int, asker: Asker) -> Steps:
+        """How a stream is Laid, so many segments at most from the one on that has an offset. Raises as `figures`
+        does."""
+        if not queue.elsewhere():
+            source = _source_of(queue)
+            rows, following = yield from segments_from(
+                lambda: source.stream() if not queue.elsewhere() else None, offset, most
+            )
+            stream = source.stream()
+            return Laid(self._peers.own_node, stream.log.segment_count() if stream is not None else 0, rows, following)
+        asked = {"from": offset, "limit": most}
+        node, said = yield from self._ask(queue, _SEGMENTS, asked, asker, _read_segments)
+        return Laid(node, *said)
 
     def check_reachable(self, queues: Sequence[Queue]) -> None:
         """Raises ValueError where a stream is elsewhere, and there is a link to none of its members."""
@@ -126,8 +177,12 @@ class StreamLook:
         return {_FIGURES: _written(seen.figures)}
 
     def _own_offset(self, request: Request, queue: Queue) -> Steps:
-        time = request.number("time", None, 0, MOST_TIME)
-        return {_OFFSET: (yield from self.offset(queue, time, request.asker))}
+        return {_OFFSET: (yield from self.offset(queue, start_of(request), request.asker))}
+
+    def _own_segments(self, request: Request, queue: Queue) -> Steps:
+        offset, most = request.number("from", 0, 0, MOST_TIME), request.number("limit", SEGMENTS, 1, MOST_SEGMENTS)
+        _, files, rows, following = yield from self.segments(queue, offset, most, request.asker)
+        return {_SEGMENTS: {"files": files, "rows": [row._asdict() for row in rows], "next": following}}
 
     # -- pages ---------------------------------------------------------------------------------------------------------
 
@@ -136,9 +191,10 @@ class StreamLook:
         stream = source.stream()
         yield from self._pages(source, (stream.first, stream.next - 1) if stream is not None else ())
 
-    def _page_of_time(self, source: StreamSource, time: int) -> Steps:
+    def _page_of(self, source: StreamSource, start: Start) -> Steps:
         stream = source.stream()
-        yield from self._pages(source, [stream.log.page_of_time(time)] if stream is not None else ())
+        page = page_of(start, stream, self._clock.now) if stream is not None else -1
+        yield from self._pages(source, [page] if page >= 0 else ())
 
     def _pages(self, source: StreamSource, offsets: Sequence[int]) -> Steps:
         """Wait until the pages with these offsets are read: in a thread, where they are not in RAM."""
@@ -147,6 +203,23 @@ class StreamLook:
             coming = stream.log.coming(offset) if stream is not None else None
             if coming is not None:
                 yield AwaitedRead(coming, self._timers, self._clock)
+
+
+def _offset_of(stream: Stream | None, start: Start, now: int) -> int:
+    """No offset is beyond the end. Raises CorruptRecord, OSError."""
+    return min(place_of(start, stream, now), stream.next) if stream is not None else 0
+
+
+def _said(start: Start) -> JsonObject:
+    """As `start_of` reads it; times in the words of members that know nothing else."""
+    kind, value = start
+    if kind is StartKind.TIME:
+        return {"time": value}
+    if kind is StartKind.OFFSET:
+        return {"at": value}
+    if kind is StartKind.FROM_END:
+        return {"at": -value}
+    return {"at": f"{value // 1000}s" if kind is StartKind.AGE else kind.name.lower()}
 
 
 def _source_of(queue: Queue) -> StreamSource:
@@ -200,3 +273,9 @@ def _read_figures(said: JsonValue) -> StreamFigures | None:
         "shares": {name: ShareFigures(members, tuple(owners)) for name, (members, owners) in said["shares"].items()},
         "compaction": CompactionFigures(*compaction) if compaction is not None else None,
     })  # fmt: skip
+
+
+def _read_segments(said: JsonValue) -> tuple[int, list[Segment], int | None]:
+    """As `_own_segments` says them; fields that a later version may say are passed over. Raises KeyError, TypeError."""
+    rows = [Segment(**{name: row[name] for name in Segment._fields}) for row in said["rows"]]
+    return int(said["files"]), rows, said["next"]

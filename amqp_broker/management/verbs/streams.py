@@ -1,5 +1,5 @@
-"""StreamVerbs: `stream.stat`, `stream.find`, `stream.trim`, `stream.seek` and `stream.forget`: a stream by its offsets,
-and its groups of readers, for operators and tools; and `stream.grow` and `stream.compact`.
+"""StreamVerbs: `stream.stat`, `stream.find`, `stream.segments`, `stream.trim`, `stream.seek` and `stream.forget`: a
+stream by its offsets, and its groups of readers, for operators and tools; and `stream.grow` and `stream.compact`.
 
 Who has the stream answers from what it has applied. Who has not asks a member what there is to be seen
 (stream_look.py), and what is to be changed goes into the stream's log by this node's own commands, as what its clients
@@ -17,7 +17,7 @@ from amqp_broker.management.refused import precondition
 from amqp_broker.management.request import Request
 from amqp_broker.management.verbs import partitions as partition_verbs
 from amqp_broker.management.verbs.partitions import changed
-from amqp_broker.management.verbs.stream_look import MOST_TIME, StreamLook
+from amqp_broker.management.verbs.stream_look import MOST_SEGMENTS, MOST_TIME, SEGMENTS, StreamLook, start_of
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.partitioning import grow
@@ -43,6 +43,7 @@ class StreamVerbs:
         self.verbs: dict[str, Callable[[Request], Steps]] = {
             "stream.stat": self._stat,
             "stream.find": self._find,
+            "stream.segments": self._segments,
             "stream.trim": self._trim,
             "stream.seek": self._seek,
             "stream.forget": self._forget,
@@ -94,12 +95,19 @@ class StreamVerbs:
         }
 
     def _find(self, request: Request) -> Steps:
-        time = request.number("time", None, 0, MOST_TIME)
-        offset_of = partial(self._look.offset, time=time, asker=request.asker)
+        offset_of = partial(self._look.offset, start=start_of(request), asker=request.asker)
         if self._queue(request).partitions():
             return (yield from partition_verbs.find(self._queue(request), offset_of))
         queue, _ = self._source(request)
         return {"offset": (yield from offset_of(queue))}
+
+    def _segments(self, request: Request) -> Steps:
+        """How the stream lies in files on the node that answers: a page of them."""
+        offset, most = request.number("from", 0, 0, MOST_TIME), request.number("limit", SEGMENTS, 1, MOST_SEGMENTS)
+        queue, _ = self._source(request)
+        node, files, rows, following = yield from self._look.segments(queue, offset, most, request.asker)
+        yield None
+        return {"node": node, "files": files, "segments": [row._asdict() for row in rows], "next": following}
 
     # -- changes -------------------------------------------------------------------------------------------------------
 

@@ -1,15 +1,14 @@
-"""Streams by their offsets: what one has, where a time begins; what is held, dropped, and published again; how far its
-groups of readers are."""
+"""Streams by their offsets: what one has and in which files, where a time begins; what is held, dropped, and published
+again; how far its groups of readers are."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from datetime import datetime
 
 import msgspec
 
-from amqp_broker.moving.replayer import End, Replay
+from amqp_broker.moving.replayer import Replay
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.protocol.message_filter import MessageFilter
 from amqp_broker.system_client import SYSTEM_EXCHANGE
@@ -21,6 +20,7 @@ from amqp_broker.web.endpoint import ANSWER, JOB, Endpoint
 from amqp_broker.web.endpoints.exchange_names import exchange_of
 from amqp_broker.web.endpoints.jobs import ToBody, check_pace, require_place
 from amqp_broker.web.endpoints.queues import require
+from amqp_broker.web.endpoints.stream_places import end_of, offset_at, offsets_at, place_fields, time_of
 from amqp_broker.web.errors import ACCESS_REFUSED, bad_request, node_gone, not_authorised, object_not_found
 from amqp_broker.web.user_sessions import Key
 
@@ -28,26 +28,26 @@ _NOT_FOUND, _REFUSED, _BUSY = "not-found", "access-refused", "busy"
 
 
 class TrimBody(msgspec.Struct):
-    """What is before this offset goes."""
+    """What is before this offset, or before another place in the stream, goes."""
 
-    before: int
+    before: int | str
 
 
 class SeekBody(msgspec.Struct):
-    """The offset that a group reads next."""
+    """The offset that a group reads next, or another place in the stream."""
 
-    offset: int
+    offset: int | str
 
 
 class HoldBody(msgspec.Struct):
-    """What is from this offset on stays, for so long, milliseconds."""
+    """What is from this offset, or another place in the stream, on stays, for so long, milliseconds."""
 
-    offset: int
+    offset: int | str
     for_ms: int = 24 * 3_600_000
 
 
 class StreamReplayBody(msgspec.Struct, kw_only=True):
-    """A range (offsets, or times as ISO 8601), to where, which messages, how many, how fast."""
+    """A range (offsets, times as ISO 8601, or other places), to where, which messages, how many, how fast."""
 
     to: ToBody
     first: int | str = msgspec.field(name="from")
@@ -64,16 +64,30 @@ def show_stream(asked: Asked) -> Answer:
 
 
 def find_offset(asked: Asked) -> Answer:
-    """The offset at which a time begins."""
-    if "time" not in asked.query:
-        raise bad_request("time is ISO 8601, such as 2026-01-31T12:00:00Z, or milliseconds since the epoch")
-    end = _end(asked.query["time"], "time")
-    return _answer(asked.verb("stream.find", **_named(asked), time=end.time if end.time is not None else end.offset))
+    """The offset at which a time begins, or that another place is."""
+    query = asked.query
+    if ("time" in query) is ("at" in query):
+        raise bad_request(
+            "time is ISO 8601, such as 2026-01-31T12:00:00Z, or milliseconds since the epoch; or at is an offset, "
+            "below 0 so many from the end, first, last, next, or an age such as 1h"
+        )
+    if "at" in query:
+        fields = place_fields(query["at"], "at")
+    else:
+        time = query["time"]
+        fields = {"time": integer(time, "time") if time.isascii() and time.isdigit() else time_of(time, "time")}
+    return _answer(asked.verb("stream.find", **_named(asked), **fields))
+
+
+def list_segments(asked: Asked) -> Answer:
+    """How it lies in files, a page of them from an offset on."""
+    fields = {name: integer(asked.query[name], name) for name in ("from", "limit") if name in asked.query}
+    return _answer(asked.verb("stream.segments", **_named(asked), **fields))
 
 
 def trim_stream(asked: Asked) -> Answer:
     body = read_body(asked.body, TrimBody)
-    return _answer(asked.change("stream.trim", **_named(asked), before=body.before))
+    return _change_at(asked, "stream.trim", "before", body.before, {})
 
 
 def compact_stream(asked: Asked) -> Answer:
@@ -82,7 +96,7 @@ def compact_stream(asked: Asked) -> Answer:
 
 def seek_group(asked: Asked) -> Answer:
     body = read_body(asked.body, SeekBody)
-    return _answer(asked.change("stream.seek", **_named(asked), group=asked.name("group"), offset=body.offset))
+    return _change_at(asked, "stream.seek", "offset", body.offset, {"group": asked.name("group")})
 
 
 def forget_group(asked: Asked) -> Answer:
@@ -92,7 +106,8 @@ def forget_group(asked: Asked) -> Answer:
 
 def hold_stream(asked: Asked) -> Answer:
     body = read_body(asked.body, HoldBody)
-    return _answer(_ask(asked, "stream.hold", name=asked.name("hold"), offset=body.offset, for_ms=body.for_ms))
+    offset = offset_at(asked, body.offset, "offset")
+    return _answer(_ask(asked, "stream.hold", name=asked.name("hold"), offset=offset, for_ms=body.for_ms))
 
 
 def end_hold(asked: Asked) -> Answer:
@@ -122,12 +137,29 @@ def replay_stream(asked: Asked) -> Answer:
     key = None if body.keep_routing_key else place.routing_key
     if place.exchange or key is not None:
         require_place(asked, vhost, place)
+    first = end_of(asked, body.first, "from")
+    below = None if body.below is None else end_of(asked, body.below, "below")
     replay = Replay(
-        uuid.uuid4().hex, name, exchange_of(place.exchange), key, _end(body.first, "from"),
-        None if body.below is None else _end(body.below, "below"), tuple(body.values), wanted, body.limit, body.rate,
+        uuid.uuid4().hex, name, exchange_of(place.exchange), key, first, below, tuple(body.values), wanted, body.limit,
+        body.rate,
     )  # fmt: skip
     job = asked.services.jobs.start("stream-replay", Key(asked.user.name, vhost, asked.host), replay)
     return Answer(202, job.shown(), {"location": f"/api/v1/jobs/{replay.name}"})
+
+
+def _change_at(asked: Asked, verb: str, key: str, place: int | str, more: JsonObject) -> Answer:
+    """At a place in the stream, which the verb has under this key; of one that has partitions, where that is in each of
+    them."""
+    if isinstance(place, int):
+        fields = {**_named(asked), key: place, **more}
+        return _answer(asked.change(verb, **fields))
+    found: list[JsonObject] = []
+    for name, offset in offsets_at(asked, place, key):
+        fields = {**_named(asked), "name": name, key: offset, **more}
+        found.append({"name": name, **_shown(asked.change(verb, **fields))})
+    if [each["name"] for each in found] == [asked.name("stream")]:
+        return Answer(value={name: value for name, value in found[0].items() if name != "name"})
+    return Answer(value={"partitions": found})
 
 
 def _named(asked: Asked) -> JsonObject:
@@ -135,7 +167,11 @@ def _named(asked: Asked) -> JsonObject:
 
 
 def _answer(found: JsonObject) -> Answer:
-    return Answer(value={key: value for key, value in found.items() if key != "ok"})
+    return Answer(value=_shown(found))
+
+
+def _shown(found: JsonObject) -> JsonObject:
+    return {key: value for key, value in found.items() if key != "ok"}
 
 
 def _ask(asked: Asked, verb: str, **fields: object) -> JsonObject:
@@ -152,25 +188,11 @@ def _ask(asked: Asked, verb: str, **fields: object) -> JsonObject:
     raise node_gone(found["error"]) if found["code"] == _BUSY else bad_request(found["error"])
 
 
-def _end(value: int | str, name: str) -> End:
-    """An offset, or a time. Raises ApiError."""
-    if isinstance(value, int) or (value.isascii() and value.isdigit()):
-        if int(value) < 0:
-            raise bad_request(f"{name} is at least 0")
-        return End(offset=int(value))
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        raise bad_request(f"{name} is an offset, or a time such as 2026-01-31T12:00:00Z") from None
-    if moment.tzinfo is None:
-        raise bad_request(f"{name}: a time needs its zone, such as the Z of 2026-01-31T12:00:00Z")
-    return End(time=max(0, int(moment.timestamp() * 1000)))
-
-
 _STREAM = "/v1/streams/{vhost}/{stream}"
 ENDPOINTS = (
     Endpoint("GET", _STREAM, show_stream),
     Endpoint("GET", f"{_STREAM}/offset", find_offset),
+    Endpoint("GET", f"{_STREAM}/segments", list_segments),
     Endpoint("POST", f"{_STREAM}/trim", trim_stream, Access.ADMINISTRATOR, body=TrimBody),
     Endpoint("POST", f"{_STREAM}/compact", compact_stream, Access.ADMINISTRATOR),
     Endpoint("PUT", f"{_STREAM}/groups/{{group}}", seek_group, Access.ADMINISTRATOR, body=SeekBody, done=ANSWER),

@@ -25,6 +25,7 @@ function open(title, content, submit, { isDanger = false } = {}) {
     });
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
+      const giveBack = keepFocus(button);
       button.disabled = true;
       problem.hidden = true;
       try {
@@ -41,6 +42,7 @@ function open(title, content, submit, { isDanger = false } = {}) {
         problem.hidden = false;
       } finally {
         button.disabled = submit.isReady ? !submit.isReady() : false;
+        giveBack();
       }
     });
     if (submit.preview) {
@@ -60,11 +62,21 @@ function open(title, content, submit, { isDanger = false } = {}) {
   });
 }
 
-// fields: [{name, label, type: text|number|password|select|checkbox|area|json, value, options, hint, required, keys}]
+// A button that is disabled for a while loses the focus: returns what gives it back, unless something else has it by then.
+function keepFocus(button) {
+  const hadIt = document.activeElement === button;
+  return () => {
+    if (hadIt && (document.activeElement === document.body || document.activeElement === null || document.activeElement.matches("dialog"))) button.focus();
+  };
+}
+
+// fields: [{name, label, type: text|number|password|select|checkbox|area|json|datetime-local, value, options, hint, required, keys, when}]
 // keys: what may be put into a JSON object, each NAME or NAME=VALUE; or a function that says it of what stands in the fields.
+// when: says of that whether the field is shown; it counts as empty while it is not.
 export function makeFields(fields) {
   const inputs = new Map();
   const shelves = [];
+  const dependent = [];
   const labels = fields.map((field) => {
     const input = makeInput(field);
     inputs.set(field.name, [field, input]);
@@ -72,23 +84,26 @@ export function makeFields(fields) {
     const keysFor = typeof field.keys === "function" ? field.keys : () => field.keys;
     if (shelf) shelves.push([shelf, (values) => keysFor(values).map((key) => h("button", { type: "button", class: "key", onclick: () => addKey(input, key) }, key))]);
     const isBox = field.type === "checkbox";
-    return h("div", { class: isBox ? "field box" : "field" },
+    const label = h("div", { class: isBox ? "field box" : "field" },
       h("label", {}, isBox ? [input, field.label] : [h("span", {}, field.label), input]),
       shelf,
       field.hint ? h("small", {}, field.hint) : null);
+    if (field.when) dependent.push([label, input, field.when]);
+    return label;
   });
   const fill = () => {
     const values = Object.fromEntries([...inputs].map(([name, [, input]]) => [name, input.value]));
     for (const [shelf, keys] of shelves) shelf.replaceChildren(...keys(values));
+    for (const [label, input, when] of dependent) input.disabled = label.hidden = !when(values);
   };
-  if (shelves.length) {
+  if (shelves.length || dependent.length) {
     for (const [{ type }, input] of inputs.values()) if (type === "select") input.addEventListener("input", fill);
     fill();
   }
-  return { labels, read: () => Object.fromEntries([...inputs].map(([name, pair]) => [name, readInput(...pair)])), inputs };
+  return { labels, fill, read: () => Object.fromEntries([...inputs].map(([name, pair]) => [name, readInput(...pair)])), inputs };
 }
 
-function makeInput({ type = "text", value, options, required, name, placeholder }) {
+function makeInput({ type = "text", value, options, required, name, placeholder, min }) {
   if (type === "select") {
     return h("select", { name }, options.map((each) => {
       const [key, title] = Array.isArray(each) ? each : [each, each];
@@ -99,11 +114,13 @@ function makeInput({ type = "text", value, options, required, name, placeholder 
     return h("textarea", { name, rows: type === "json" ? 3 : 5, spellcheck: "false", placeholder, value: value ?? "" });
   }
   if (type === "checkbox") return h("input", { type, name, checked: value === true });
-  return h("input", { type, name, required, placeholder, value: value ?? "", autocomplete: type === "password" ? "new-password" : "off", spellcheck: "false" });
+  const step = type === "datetime-local" ? 1 : undefined; // seconds
+  return h("input", { type, name, required, placeholder, min, step, value: value ?? "", autocomplete: type === "password" ? "new-password" : "off", spellcheck: "false" });
 }
 
 function readInput(field, input) {
   if (field.type === "checkbox") return input.checked;
+  if (input.disabled) return field.type === "number" ? null : "";
   if (field.type === "number") return input.value === "" ? null : Number(input.value);
   if (field.type !== "json") return input.value;
   const text = input.value.trim();
@@ -215,10 +232,11 @@ export function inlineForm(title, fields, submit, run, { isInAddress = false } =
     h("div", { class: "fields" }, made.labels), h("footer", {}, button), output);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
+    const giveBack = keepFocus(button);
     button.disabled = true;
     output.replaceChildren();
     if (isInAddress) {
-      setQuery(Object.fromEntries([...made.inputs].map(([name, [, input]]) => [name, input.value || null])), { isStep: false });
+      setQuery(Object.fromEntries([...made.inputs].map(([name, [, input]]) => [name, input.disabled ? null : input.value || null])), { isStep: false });
       asked = present();
     }
     try {
@@ -227,11 +245,13 @@ export function inlineForm(title, fields, submit, run, { isInAddress = false } =
       output.append(h("p", { class: "problem", role: "alert" }, error.message));
     } finally {
       button.disabled = false;
+      giveBack();
     }
   });
   form.refresh = () => {
     if (asked === present()) return;
     for (const [name, [, input]] of made.inputs) if (name in here().query) input.value = here().query[name];
+    made.fill();
     form.requestSubmit();
   };
   return form;

@@ -76,7 +76,9 @@ async function moved(where, body) {
 }
 
 export function told(job) {
-  return `${job.state}: ${count(job.moved)} of ${count(job.messages_ready)} moved${job.reason ? `; ${job.reason}` : ""} `;
+  const isReplay = job.next_offset !== undefined;
+  const more = isReplay ? [job.left_over ? `${count(job.left_over)} did not fit` : "", job.unroutable ? `${count(job.unroutable)} went to no queue` : "", job.state === "done" ? "" : `the next one is offset ${count(job.next_offset)}`] : [];
+  return [`${job.state}: ${count(job.moved)} of ${count(job.messages_ready)} ${isReplay ? "published again" : "moved"}`, ...more, job.reason].filter(Boolean).join("; ") + " ";
 }
 
 // A job as it goes on, until it has ended or nobody looks at it any more.
@@ -84,9 +86,15 @@ export function jobLine(job) {
   const at = path`v1/jobs/${job.id}`;
   const said = h("span", { role: "status", id: "job" });
   const cancel = h("button", { type: "button", class: "small", onclick: () => attempt("It ends soon.", () => remove(at)) }, "Cancel");
+  const progress = h("progress", { "aria-label": "how far the job is" });
   const show = (present) => {
     said.textContent = told(present);
-    if (present.state !== "running") cancel.remove();
+    progress.max = present.messages_ready || 1;
+    progress.value = present.taken || 0;
+    if (present.state !== "running") {
+      cancel.remove();
+      progress.remove();
+    }
     return present.state === "running";
   };
   const look = async () => {
@@ -94,5 +102,5 @@ export function jobLine(job) {
     if (show(present) && said.isConnected) setTimeout(look, BUSY_MS);
   };
   if (show(job)) setTimeout(look, LOOK_MS);
-  return h("p", {}, said, cancel);
+  return h("p", {}, said, cancel, progress);
 }

@@ -13,21 +13,27 @@ const FIELDS = [
   { name: "state", label: "Which", type: "select", options: [["ready", "ready"], ["unacked", "held by consumers"]] }, FILTER,
 ];
 
-export function peekForm(vhost, queue, fields = FIELDS, title = "Look at messages: nothing is marked, counted or moved") {
+// begin: what is asked of what stands in the fields. isLog: what comes later is behind what is there, so that one may look on.
+export function peekForm(vhost, queue, fields = FIELDS, title = "Look at messages: nothing is marked, counted or moved", { begin = (values) => values, isLog = false } = {}) {
   const where = path`v1/queues/${vhost}/${queue}/messages`;
   const next = async (asked, output, button) => {
     const found = await get(`${where}${query(asked)}`);
     button?.remove();
     output.append(...found.messages.map((each) => card(each, where, asked.state)));
-    if (found.next === null) output.append(h("p", { class: "quiet" }, found.messages.length ? "No more." : "The queue has no such message."));
-    else {
-      const more = h("button", { type: "button", onclick: () => attempt("", () => next({ ...asked, from: found.next, backwards: found.backwards }, output, more)) }, "More");
+    output.querySelector(".quiet.end")?.remove();
+    const goOn = (title, from) => {
+      const more = h("button", { type: "button", onclick: () => attempt("", () => next({ ...asked, from, backwards: found.backwards }, output, more)) }, title);
       output.append(more);
+    };
+    if (found.next !== null) goOn("More", found.next);
+    else {
+      output.append(h("p", { class: "quiet end" }, found.messages.length ? "No more." : "The queue has no such message."));
+      if (isLog && !found.backwards) goOn("Look on", found.messages.length ? found.messages.at(-1).position + 1 : asked.from);
     }
   };
   return inlineForm(title, fields, "Look", async (values) => {
     const output = h("div", { id: "peeked" });
-    await next({ ...values, limit: PAGE, max_body_bytes: 8192 }, output, null);
+    await next({ ...await begin(values), limit: PAGE, max_body_bytes: 8192 }, output, null);
     return output;
   }, { isInAddress: true });
 }

@@ -59,15 +59,15 @@ def a_cold_stream(disk: SimulatedDisk, step_ms: int = 10, **arguments: object) -
 
 @pytest.mark.usefixtures("tiny_pages")
 @pytest.mark.parametrize("arguments", [{}, {"x_stream_partitions": 2}])
-@pytest.mark.parametrize("verb", ["stream.stat", "stream.find"])
+@pytest.mark.parametrize("verb", ["stream.stat", "stream.find", "stream.find age"])
 def test_the_loop_does_not_wait_for_a_cold_page(verb: str, arguments: dict[str, object]) -> None:
     disk = SlowDisk()
     driver = a_cold_stream(disk, **arguments)
     disk.read_all()
     service = SystemService(driver)
     time = driver.now - 10 * MESSAGES // 2
-    service.send(verb, b'{"vhost": "/", "name": "s", "time": %d}' % time if verb == "stream.find" else
-                 b'{"vhost": "/", "name": "s"}')  # fmt: skip
+    more = {"stream.find": b', "time": %d' % time, "stream.find age": b', "at": "1s"'}.get(verb, b"")
+    service.send(verb.split()[0], b'{"vhost": "/", "name": "s"%s}' % more)
     driver.settle()
     assert service.answers() == [], "it was read in the loop"
     reads = 0

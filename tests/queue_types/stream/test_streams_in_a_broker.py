@@ -174,6 +174,21 @@ def test_its_offsets_are_looked_at_found_and_trimmed(broker: Broker, connection:
     command[4:6] = ["find", "trimmed", "2001-01-01T00:00:00+0000"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "5\n"
+    for where, offset in (("first", 5), ("next", 10), ("1h", 5), ("-2", 8), ("7", 7)):
+        if where != "-2":  # would be an option
+            assert command_line(broker, "find", "trimmed", where) == f"{offset}\n"
+        assert command_line(broker, "seek", "trimmed", "g", "--to", where) == (
+            f"group 'g' of the stream 'trimmed' goes on at offset {offset}\n"
+        )
+    lines = command_line(broker, "segments", "trimmed").splitlines()
+    assert lines[0].endswith(f" files at {found['node']}")
+    assert lines[-1].startswith("in no file yet: offsets from 5, next 10, 5 messages, ")
+    listed_ = json.loads(command_line(broker, "segments", "trimmed", "--json", "--limit", "1"))
+    assert listed_["segments"][0]["first_offset"] == 5
+    assert command_line(broker, "trim", "trimmed", "--before", "next") == "the stream 'trimmed' begins at offset 10\n"
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        command_line(broker, "seek", "trimmed", "g", "--to", "soon")
+    assert "'soon' is no offset, no time such as" in refused.value.stderr
 
 
 def command_line(broker: Broker, *words: str) -> str:

@@ -105,25 +105,6 @@ def test_names_are_text(window: Browser, http: Http, held: Connection, name: str
         http("DELETE", f"/exchanges/%2F/{segment(name)}")
 
 
-def test_a_stream_has_its_offsets_groups_and_messages(window: Browser, http: Http, broker: RunningBroker) -> None:
-    assert http("PUT", "/queues/%2F/log", {"durable": True, "arguments": {"x-queue-type": "stream"}}).status == 201
-    with Connection.open(broker.url) as connection, connection.channel() as channel:
-        channel.confirm_select()
-        for number in range(5):
-            channel.publish("", "log", b"message %d" % number)
-        channel.wait_for_confirms()
-    http("PUT", "/v1/streams/%2F/log/groups/<b>billing", {"offset": 2})
-    http("PUT", "/v1/streams/%2F/log/holds/audit", {"offset": 1})
-    window.go("queues/%2F/log?tab=stream")
-    window.until(lambda: "<b>billing" in window.texts("main td"), "the group")
-    assert {"2", "3", "audit", "1"} <= set(window.texts("main td"))
-    window.find("main input[name=from]").send_keys("3")
-    window.click("main form button")
-    window.until(lambda: window.texts("main .payload") == ["message 3", "message 4"], "from here on")
-    assert window.texts("main .problem:not([hidden])") == []
-    http("DELETE", "/queues/%2F/log")
-
-
 def test_a_client_is_seen_and_closed(window: Browser, http: Http, held: Connection) -> None:
     window.go("connections")
     window.until(lambda: "<b>client</b>" in window.texts("main td"))
