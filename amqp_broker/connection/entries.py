@@ -133,7 +133,8 @@ class Entries:
         )
 
     def counts(self, user: str, vhost: str) -> Counts:
-        """What this worker has, those that are on their way here included. The node's own connections are nobody's. vhost: "" for the user's channels alone."""
+        """What this worker has, those that are on their way here included. The node's own connections are nobody's.
+        vhost: "" for the user's channels alone."""
         if vhost == _OF_CHANNELS:
             return Counts(channels=self._clients.count_channels(user) if self._clients.of_user(user) else 0)
         found = self._vhosts.get(vhost)
