@@ -210,6 +210,22 @@ _POLICY_DEFAULT = {
 }
 
 
+def merged_definition(
+    policy: Mapping[str, object] | None, operator_policy: Mapping[str, object] | None
+) -> dict[str, object]:
+    """What a policy and an operator policy come to, where no argument says anything: of a limit the lower one (-1 is
+    none), of target-group-size the higher one, of everything else what the operator says."""
+    merged = dict(policy or {})
+    for key, value in (operator_policy or {}).items():
+        known = merged.get(key)
+        if isinstance(known, int) and isinstance(value, int):
+            takes_higher = key == "target-group-size" or min(known, value) < 0
+            merged[key] = max(known, value) if takes_higher else min(known, value)
+        else:
+            merged[key] = value
+    return merged
+
+
 def with_policy(
     fields: Mapping[str, object],
     policy: Mapping[str, object],

@@ -288,6 +288,10 @@ def test_a_policy_that_applies_is_named(driver: NodeDriver, service: SystemServi
     (row,) = pages(service, "queues", 5)
     assert (row["policy"], row["operator_policy"]) == ("p", "o")
     assert row["effective_policy_definition"] == {"max-length": 5}
+    service.ask("policy.put", vhost="/", name="p", pattern="q", definition={"delivery-limit": -1})
+    service.ask("operator_policy.put", vhost="/", name="o", pattern="q", definition={"delivery-limit": 5})
+    (row,) = pages(service, "queues", 5)
+    assert (row["effective_policy_definition"], row["delivery_limit"]) == ({"delivery-limit": 5}, 5)
 
 
 def test_a_consumer_is_cancelled_and_its_client_hears_of_it(driver: NodeDriver, service: SystemService) -> None:

@@ -35,3 +35,23 @@ def test_no_delivery_limit_is_not_the_limit_of_the_node() -> None:
     driver.settle()
     limits = {name: driver.queue(name).settings.delivery_limit for name in ("none", "unsaid", "own")}
     assert limits == {"none": None, "unsaid": 7, "own": 3}
+
+
+@pytest.mark.parametrize(
+    ("policy", "operator", "size"), [(3, None, 3), (None, 3, 3), (3, 5, 5), (5, 3, 5), (None, None, 0)]
+)
+def test_an_operator_says_on_how_many_nodes_a_queue_is_to_be_too(
+    policy: int | None, operator: int | None, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The higher number counts, as in RabbitMQ."""
+    driver, sizes = NodeDriver(), []
+    for number, is_operator in ((policy, False), (operator, True)):
+        definition = {"target-group-size": number}
+        if number is not None:
+            command = commands.set_policy("/", "p", pattern="", definition=definition, operator=is_operator)
+            driver.node.broker.propose(command)
+    driver.settle()
+    quorum = driver.node.broker.types["quorum"]
+    monkeypatch.setattr(quorum._host, "place_queue", lambda lowest, is_local, size: sizes.append(size) or lowest)
+    quorum.next_queue_id(1, "/", "q", {})
+    assert sizes == [size]

@@ -20,6 +20,7 @@ from amqp_broker.queue_types.register import QUEUE_TYPES, type_of
 from amqp_broker.queue_types.remote.counts import RemoteCounts
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import matching_policies
+from queues.arguments import merged_definition
 from queues.queue import Queue
 from queues.sizes import QueueSizes
 from queues.sums import QueueSums
@@ -286,11 +287,7 @@ class Queues(VhostThings[Queue, Seen]):
 
     def _effective(self, queue: Queue) -> JsonObject:
         policy, operator = self._matching(queue)
-        own = dict(policy.definition) if policy is not None else {}
-        for key, value in (operator.definition if operator is not None else {}).items():
-            known = own.get(key)
-            own[key] = min(known, value) if isinstance(known, int) and isinstance(value, int) else value
-        return own
+        return merged_definition(policy and policy.definition, operator and operator.definition)
 
     def _idle_since(self, queue: Queue) -> int | None:
         """Milliseconds since the epoch; None while it holds something or has consumers."""

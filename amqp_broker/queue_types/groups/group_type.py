@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from amqp_broker.errors import precondition_failed
 from amqp_broker.queue_types.contract.queue_type import Declared, QueueType, TypeHost, WrongProperty
+from queues.arguments import merged_definition
 from queues.quorum.arguments import group_size, leads_locally
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class GroupType(QueueType):
 
     def next_queue_id(self, lowest: int, vhost: str, name: str, arguments: Mapping[str, object]) -> int:
         """See QueueType."""
-        policy, _ = self._host.policies_of(vhost, self.policy_kind, name)
+        policy = merged_definition(*self._host.policies_of(vhost, self.policy_kind, name))
         is_local = leads_locally(arguments, policy, policy_wins=self.policy_wins)
         return self._host.place_queue(lowest, is_local, self.size_of(arguments, policy))
 
