@@ -67,6 +67,7 @@ def test_its_segments_are_listed_page_by_page(log: Http, by_tag: dict[str, Http]
     found = by_tag["viewer"].get(f"{LOG}/segments")
     (only,) = found["segments"]
     assert (only["first_offset"], only["next_offset"], only["is_sealed"], found["next"]) == (0, 4, False, None)
+    assert only["messages"] == 4
     assert only["octets"] == log.get(LOG)["stream_bytes"]
     assert log.get(f"{LOG}/segments?from=4&limit=1")["segments"] == []
     for wrong in ("from=-1", "from=x", "limit=0", "limit=1000"):

@@ -158,8 +158,7 @@ def _segment(each: JsonObject) -> str:
     stored = str(size(each["octets"])) + (f", compressed from {size(taken)}" if taken > each["octets"] else "")
     said = ["sealed"] if each["is_sealed"] else []
     said += ["compacted"] if each["is_compacted"] else []
-    messages = each["next_offset"] - each["first_offset"]
-    line = f"{where}: offsets from {each['first_offset']}, next {each['next_offset']}, {messages} messages"
+    line = f"{where}: offsets from {each['first_offset']}, next {each['next_offset']}, {each['messages']} messages"
     return ", ".join([line, f"{each['pages']} pages", stored, *said])
 
 

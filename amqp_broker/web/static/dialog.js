@@ -221,6 +221,19 @@ export async function attempt(done, run) {
   }
 }
 
+// A button that does one thing at a time, however often it is pressed meanwhile. run: may return the button for what is to be
+// done next, which has the focus then if this one had it.
+export function onceButton(title, run, attributes = {}) {
+  const button = h("button", { type: "button", ...attributes, onclick: async () => {
+    const hadFocus = document.activeElement === button;
+    button.disabled = true;
+    const next = await attempt("", run);
+    button.disabled = false;
+    if (hadFocus) (next instanceof Node ? next : button).focus({ preventScroll: true });
+  } }, title);
+  return button;
+}
+
 // isInAddress: what was asked stands there, and `refresh` asks it again for who comes by such an address.
 export function inlineForm(title, fields, submit, run, { isInAddress = false } = {}) {
   const made = makeFields(fields);

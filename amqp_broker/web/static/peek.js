@@ -1,7 +1,7 @@
 // Messages of a queue, looked at without a trace.
 
 import { get, path, query } from "./api.js";
-import { attempt, inlineForm } from "./dialog.js";
+import { inlineForm, onceButton } from "./dialog.js";
 import { h } from "./dom.js";
 import { count, duration, octets, pretty } from "./format.js";
 
@@ -22,14 +22,13 @@ export function peekForm(vhost, queue, fields = FIELDS, title = "Look at message
     output.append(...found.messages.map((each) => card(each, where, asked.state)));
     output.querySelector(".quiet.end")?.remove();
     const goOn = (title, from) => {
-      const more = h("button", { type: "button", onclick: () => attempt("", () => next({ ...asked, from, backwards: found.backwards }, output, more)) }, title);
+      const more = onceButton(title, () => next({ ...asked, from, backwards: found.backwards }, output, more));
       output.append(more);
+      return more;
     };
-    if (found.next !== null) goOn("More", found.next);
-    else {
-      output.append(h("p", { class: "quiet end" }, found.messages.length ? "No more." : "The queue has no such message."));
-      if (isLog && !found.backwards) goOn("Look on", found.messages.length ? found.messages.at(-1).position + 1 : asked.from);
-    }
+    if (found.next !== null) return goOn("More", found.next);
+    output.append(h("p", { class: "quiet end" }, found.messages.length ? "No more." : "The queue has no such message."));
+    return isLog && !found.backwards ? goOn("Look on", found.messages.length ? found.messages.at(-1).position + 1 : asked.from) : null;
   };
   return inlineForm(title, fields, "Look", async (values) => {
     const output = h("div", { id: "peeked" });

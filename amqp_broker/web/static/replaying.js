@@ -1,7 +1,7 @@
 // A range of a stream is published again, elsewhere: what it would be is shown before; then it is a job of the server's.
 
 import { post } from "./api.js";
-import { attempt, inlineForm } from "./dialog.js";
+import { inlineForm, onceButton } from "./dialog.js";
 import { h } from "./dom.js";
 import { count } from "./format.js";
 import { jobLine } from "./moving.js";
@@ -38,8 +38,8 @@ export function replayForm(where) {
     const most = body.limit === undefined ? range : Math.min(range, body.limit);
     const chosen = body.values || body.filter ? ", of which those that fit" : "";
     const output = h("div", { id: "range" }, h("p", {}, `Offsets ${count(first)} to ${count(Math.max(first, below))}: up to ${count(most)} messages would be published again${chosen}.`));
-    const begin = () => attempt("", async () => output.replaceChildren(jobLine(await post(`${where}/replay`, body))));
-    if (range) output.append(h("button", { type: "button", class: "primary", id: "replay", onclick: begin }, "Replay"));
+    const begin = async () => output.replaceChildren(jobLine(await post(`${where}/replay`, body)));
+    if (range) output.append(onceButton("Replay", begin, { class: "primary", id: "replay" }));
     return output;
   });
 }

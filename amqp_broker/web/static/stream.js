@@ -88,7 +88,8 @@ export function streamPart(vhost, name, mayLook) {
   const trim = isAdministrator() ? trimPart(where, name, changed) : null;
   const peek = mayLook ? peekForm(vhost, name, FROM, "Read from here: nothing is marked, counted or moved", { begin: (values) => begin(where, values), isLog: true }) : null;
   // Of a stream that has no partitions.
-  const own = [h("section", {}, h("h2", {}, "Holds"), holds, holdBar?.node), segmentPart(where), peek, h("div", { class: "columns" }, mayLook ? replayForm(where) : null, producerForm(where))].filter(Boolean);
+  const own = [h("section", {}, h("h2", {}, "Holds"), holds, holdBar?.node), segmentPart(where), peek ? h("section", {}, h("h2", {}, "Messages"), peek) : null,
+    h("section", {}, h("h2", {}, mayLook ? "Replay, and producers" : "Producers"), h("div", { class: "columns" }, mayLook ? replayForm(where) : null, producerForm(where)))].filter(Boolean);
   const node = h("section", {}, shown, h("h2", {}, "Groups of readers"), groups, groupBar?.node);
 
   async function refresh() {

@@ -1,7 +1,7 @@
 // The oldest messages of a stream are dropped, and it is compacted: both cannot be undone.
 
 import { post } from "./api.js";
-import { attempt, confirmName, inlineForm } from "./dialog.js";
+import { confirmName, inlineForm, onceButton } from "./dialog.js";
 import { h, lines } from "./dom.js";
 import { count } from "./format.js";
 import { offsetsAt, placeFields, placeOf } from "./places.js";
@@ -22,7 +22,7 @@ export function trimPart(where, name, changed) {
       rows.length > 1 ? lines(["Partition", "Begins at", "Would begin at"], rows.map((each) => [each.name, count(each.first_offset), count(Math.max(each.offset, each.first_offset))])) : null,
       gone ? h("button", { type: "button", class: "danger", id: "trim", onclick: trim }, "Drop …") : null);
   });
-  const compact = h("button", { type: "button", class: "danger", id: "compact", onclick: () => attempt("All nodes compact it, each when it can.", () => post(`${where}/compact`)) }, "Compact now");
+  const compact = onceButton("Compact now", () => post(`${where}/compact`).then(() => changed("All nodes compact it, each when it can.")), { class: "danger", id: "compact" });
   const compacting = h("p", { hidden: true }, compact, " Of each key the newest message stays; without waiting for its time.");
   const node = h("section", { class: "danger-zone" }, form, compacting);
   // parts: what there is of each partition, or of the one stream.

@@ -11,6 +11,7 @@ import pytest
 from queues.pager import Pager
 from queues.stream import segments
 from queues.stream.chunk import Chunk
+from queues.stream.place import Place
 from queues.stream.segments import Found, Segment, segments_from
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Stream
@@ -53,6 +54,7 @@ def test_they_follow_each_other_and_have_all_there_is() -> None:
     assert found[-1].next_offset == stream.next == 2 * CHUNKS
     assert sum(each.octets for each in found) == sum(each.uncompressed_octets for each in found) == stream.log.octets
     assert sum(each.pages for each in found) == len(stream.log.parts())
+    assert sum(each.messages for each in found) == 2 * CHUNKS
     files = [each.file for each in found]
     assert files == [*sorted({*files} - {0}), 0]
     assert len(files) - 1 == stream.log.segment_count() > 3
@@ -81,8 +83,7 @@ def test_pages_of_them_have_what_all_have(most: int, slice_: int, monkeypatch: p
         assert 0 < len(page) <= most
         assert following is None or following > offset
         found, offset = found + page, following
-    assert [each[:4] for each in found] == [each[:4] for each in expected]
-    assert [each[5:] for each in found] == [each[5:] for each in expected]
+    assert found == expected
 
 
 def test_an_answer_has_an_end_however_many_pages_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,4 +131,31 @@ def test_what_follows_in_ram_is_one_with_pages_that_found_no_room() -> None:
     log = stream.log
     log.append(100, Chunk(chunk_of([b"a"])))
     found, _ = listed(stream)
-    assert found == [Segment(0, 0, 1, 100, None, 0, log.octets, log.octets, False, None)]
+    assert found == [Segment(0, 0, 1, 1, 100, None, 0, log.octets, log.octets, False, None)]
+
+
+def test_what_two_files_have_in_turn_is_a_segment_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "SLICE", 3)
+    stream = a_stream(0)
+    pager = stream.log._pager
+    for number in range(12):
+        octets = chunk_of([b"x" * 10])
+        place = None
+        if number % 2:
+            location = pager.place(7, octets, 1)
+            assert location is not None
+            place = Place(0, 7, location)
+        stream.append(octets, 100 + number, place)
+    (filled, placed), following = listed(stream)
+    assert (filled.first_offset, filled.next_offset, filled.messages, filled.pages) == (0, 11, 6, 6)
+    assert (placed.first_offset, placed.next_offset, placed.messages, placed.pages) == (1, 12, 6, 6)
+    assert (filled.last_time, placed.last_time, following) == (111, None, None)
+    assert filled.octets + placed.octets == stream.log.octets
+    # One at a time: what is behind comes up again, and all of it together is the same.
+    parts: list[Segment] = []
+    offset: int | None = 0
+    while offset is not None:
+        found, offset = listed(stream, offset, 1)
+        parts += found
+    assert len(parts) == 12
+    assert sum(each.messages for each in parts) == 12

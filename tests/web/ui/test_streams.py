@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.xdist_group("web pages"), pytest.mark.skipif(bool(why_
 if not why_none():
     from tests.web.ui.browser import Browser
 
+TAB, ENTER = "\ue004", "\ue007"
 STREAM = {"x-queue-type": "stream"}
 PAGE = "queues/%2F/log?tab=stream"
 PRODUCER = "<b>shop</b>"
@@ -129,11 +130,68 @@ def test_messages_are_read_from_anywhere(window: Browser, http: Http, broker: Ru
     shows(window, *every, "new", "newer")
 
 
-def test_segments_are_shown(window: Browser, log: str) -> None:
+@pytest.mark.usefixtures("log")
+def test_a_button_does_one_thing_at_a_time(window: Browser, broker: RunningBroker) -> None:
+    """However often it is pressed until that is done; and what comes next has the focus."""
+    publish(broker, "log", *[b"%d" % number for number in range(40)])
+    look(window, f"{PAGE}&at=first")
+    window.until(lambda: len(window.texts("#peeked .payload")) == 20, "a page")
+    script = (
+        "const button = document.querySelector('#peeked > button'); button.focus();"
+        "button.click(); button.click(); return button.disabled"
+    )
+    assert window.driver.execute_script(script) is True
+    window.until(lambda: len(window.texts("#peeked .payload")) > 20, "more")
+    assert len(window.texts("#peeked .payload")) == 40
+    focused = "return document.activeElement.textContent"
+    window.until(lambda: window.driver.execute_script(focused) == "More", "the focus")
+    window.press(ENTER)
+    window.until(lambda: len(window.texts("#peeked .payload")) == 45, "the rest")
+    window.until(lambda: window.driver.execute_script(focused) == "Look on", "the focus")
+
+
+def test_a_compacted_stream_is_compacted_by_hand(window: Browser, http: Http, broker: RunningBroker) -> None:
+    arguments = {**STREAM, "x-stream-compact": True}
+    assert http("PUT", "/queues/%2F/keys", {"durable": True, "arguments": arguments}).status == 201
+    try:
+        publish(broker, "keys", b"1", b"2", b"3")
+        look(window, "queues/%2F/keys?tab=stream")
+        says(window, "main dd", "routing-key")
+        window.click("#compact")
+        window.until(lambda: http.get("/v1/streams/%2F/keys")["compaction"]["below"] == 3, "compacted")
+        says(window, "main dd", "0 %")
+        window.driver.execute_script("scrollTo(0, 0)")
+        window.click("#segment-list")
+        says(window, "#segments .badge", "compacted")
+    finally:
+        http("DELETE", "/queues/%2F/keys")
+
+
+def test_segments_are_shown(window: Browser, http: Http, broker: RunningBroker, log: str) -> None:
     look(window)
     window.click("#segment-list")
     window.until(lambda: "in no file yet" in window.texts("#segments .badge"), "what is in RAM")
     assert "0 to 5" in window.texts("#segments td")
+    publish(broker, "log", bytes(300_000), b"x", bytes(300_000), b"x")  # large ones have places in a file at once
+    found = http.get(f"{log}/segments")
+    window.click("#segment-list")
+    window.until(lambda: len(window.all("#segments tbody tr")) == len(found["segments"]) > 1, "files")
+    script = "return [...document.querySelectorAll('#segments tbody tr')].map(row => Number(row.cells[1].textContent))"
+    assert sum(window.driver.execute_script(script)) == 9
+    # However they are cut into pages, it is the same list.
+    rows = window.texts("#segments tbody tr")
+    page = (
+        "const { fetch } = window; window.fetch = (url, ...more) => fetch(url.replace('limit=50', 'limit=1'), ...more);"
+        "window.wholePages = () => { window.fetch = fetch; }"
+    )
+    window.driver.execute_script(page)
+    try:
+        window.click("#segment-list")
+        window.until(lambda: len(window.all("#segments tbody tr")) == 1, "one of them")
+        more = "document.querySelector('#segments p > button:enabled')?.click()"
+        window.until(lambda: window.texts("#segments tbody tr") == rows or window.driver.execute_script(more), "all")
+    finally:
+        window.driver.execute_script("window.wholePages()")
 
 
 def test_limits_of_nothing_are_not_those_of_all(window: Browser, http: Http) -> None:
@@ -338,9 +396,6 @@ def test_names_are_text(window: Browser, http: Http, broker: RunningBroker, name
         assert window.texts("main .problem:not([hidden])") == []
     finally:
         http("DELETE", f"/queues/%2F/{own}")
-
-
-TAB, ENTER, SPACE, DOWN = "\ue004", "\ue007", " ", "\ue015"
 
 
 def test_it_is_done_with_keys_alone(window: Browser, http: Http, log: str) -> None:
