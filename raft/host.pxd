@@ -38,6 +38,7 @@ cdef class RaftHost:
     cdef public long long _clock
     cdef public long long _heartbeat_at
     cdef long long _election_at
+    cdef bint _rests
     cdef long long _notice_at
     cdef long long _disk_due_at
     cdef object _encoded_append

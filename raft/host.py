@@ -103,6 +103,7 @@ class RaftHost:
         self._clock = 0
         self._heartbeat_at = 0
         self._election_at = NEVER
+        self._rests = False  # no heartbeat is due
         self._notice_at = NEVER
         self._disk_due_at = NEVER
         # One append goes to several members.
@@ -418,6 +419,7 @@ class RaftHost:
             if self._clock >= self._heartbeat_at:
                 self._heartbeat_at = self._clock + self.settings.heartbeat_ms
                 self._beat()
+                self._rest_if_idle()
             if self._clock >= self._notice_at:
                 self._find_notices()
             if self._clock >= self._disk_due_at:
@@ -435,6 +437,18 @@ class RaftHost:
                 member.doTick()
                 self._settle(group)
             self._election_at = min(self._election_at, member.deadline)
+
+    def _rest_if_idle(self) -> None:
+        """Nobody is to be told that this node is there, and no election is due: no time has to pass until something
+        happens in a group. A node alone, and one without votes, is at rest then."""
+        if self._election_at != NEVER:
+            return
+        for group in self.groups.values():
+            role = group.member.role
+            if isinstance(role, Leadership) and role.progress:
+                return
+        self._rests = True
+        self._heartbeat_at = NEVER
 
     def _find_notices(self) -> None:
         """Groups with members that are to hear of a commit now: `end_turn` tells them."""
@@ -554,7 +568,8 @@ class RaftHost:
         """When `tick` is due, in the time that `now` counts; None without groups."""
         if not self.groups or not self._has_time:
             return None
-        return self.due_at()
+        due = self.due_at()
+        return due if due < NEVER else None
 
     def due_at(self) -> int:
         """The same of a host with groups."""
@@ -613,6 +628,9 @@ class RaftHost:
         deadline = group.member.deadline
         if deadline < self._election_at:
             self._election_at = deadline
+        if self._rests:
+            self._rests = False
+            self._heartbeat_at = self._clock + self.settings.heartbeat_ms
         self.dirty[group.group_id] = group
 
     def _post(self, peer: str, message: GroupMessage) -> None:

@@ -107,6 +107,7 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         #: Up to which segment the journal has no checkpoint that is needed; up to which it is to have none.
         self._left_segment = self._leaves_segment = 0
         self._random_source = random_source
+        self._waits = False  # it has no vote, and no leader is known
         configuration = SyncObjConf(
             autoTick=False, pollerType="select", journalFile=None, fullDumpFile=None, dynamicMembershipChange=True
         )
@@ -288,11 +289,13 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
         return low + int((high - low) * self._random_source.random())
 
     def _onTick(self, timeToWait: float = 0.0) -> None:  # noqa: N802, N803
-        """The time-out has passed without a leader."""
+        """The time-out has passed without a leader. Who has no vote waits for one, without a time-out."""
         if self.is_voter:
             self.campaign(is_pre=self.configuration.majority > 1)
         else:
             self.follow(self.current_term, None)
+            self.deadline = NEVER
+            self._waits = True
 
     def synced(self, position: int) -> bool:
         """The journal is on the disk up to `position`. Returns whether something may follow from that."""
@@ -436,6 +439,9 @@ class Member(MemberState, SyncObj):  # type: ignore[misc]
 
     def configuration_changed(self) -> None:
         """The log has another latest configuration."""
+        if self._waits and self.is_voter:
+            self._waits = False
+            self.restart_timeout()
         everybody = self.log.configuration.everybody
         self._SyncObj__updateClusterConfiguration([name for name in everybody if name != self.node_id])
         if isinstance(self.role, Leadership):

@@ -67,7 +67,7 @@ _COUNT_S: Final = 0.2
 #: So often it says at most and at least that its loop turns, seconds.
 _WORD_S: Final = (0.05, 1.0)
 #: Who has missed so many words is silent.
-WORDS_MISSED: Final = 4
+WORDS_MISSED: Final = 3
 #: So often something is said on a link to another worker on which nothing is, milliseconds.
 _PING_BESIDE_MS: Final = 60_000
 #: So often a worker that is to be emptied looks whether it is, seconds.

@@ -51,7 +51,7 @@ def grow(broker: Broker, vhost: VHost, queue: Queue, count: int) -> commands.Com
 def _size(broker: Broker, vhost: VHost, name: str, kind: str, arguments: Table) -> int:
     """On how many nodes each partition is to be, by the arguments and policies of the whole."""
     queue_type = broker.types[kind]
-    policy, _ = broker.policies_of(vhost.name, queue_type.policy_kind, name)
+    policy = merged_definition(*broker.policies_of(vhost.name, queue_type.policy_kind, name))
     return queue_type.size_of(arguments, policy)
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from raft.errors import PeerProtocolError, RaftStopped
+from raft.membership import MembershipResult
 from raft.messages import Append, CommitNotice, Heartbeat, HeartbeatReply
 from raft.settings import RaftSettings
 from raft.wire import decode, encode
@@ -291,3 +292,55 @@ def test_an_idle_commit_notice_is_not_answered() -> None:
     follower.host.receive_peer(leader.name, encode(CommitNotice([(1, leader.group().term, 1, 1)])), cluster.now)
     follower.host.end_turn(cluster.now)
     assert follower.host.outbox.take() == []
+
+
+def test_a_node_alone_is_at_rest_until_something_happens() -> None:
+    cluster = Cluster(1)
+    cluster.settle()
+    cluster.pass_time(3000)
+    host = cluster["n1"].host
+    assert host.next_deadline() is None, "nobody is to be told that it is there"
+    cluster.now += 3_600_000
+    cluster.propose(b"x")
+    cluster.settle()
+    assert cluster.machine("n1").data == [b"x"]
+    assert host.next_deadline() is not None, "what the log holds in RAM is looked at once more"
+    cluster.pass_time(1000)
+    assert host.next_deadline() is None
+
+
+def test_who_has_no_vote_is_at_rest_and_wakes_with_a_vote() -> None:
+    cluster = Cluster(3, joiners=1)
+    leader = leading(cluster)
+    joiner = cluster["n4"].host
+    cluster.pass_time(3000)
+    assert joiner.next_deadline() is None, "it waits for no election"
+    cluster.now += 3_600_000
+    leader.host.tick(cluster.now)
+    assert leader.group().add_member("n4") is MembershipResult.ACCEPTED
+    cluster.pass_time(3000)
+    assert "n4" in leader.group().members
+    assert joiner.next_deadline() is not None
+    cluster.crash(leader.name)
+    cluster.pass_time(3000)
+    successor = cluster.leader()
+    assert successor is not None
+    if successor.name != "n4":
+        cluster.elect("n4")
+    found = cluster.leader()
+    assert found is not None
+    assert found.name == "n4"
+
+
+def test_who_loses_its_leader_before_it_has_a_vote_is_at_rest_again() -> None:
+    cluster = Cluster(1, joiners=1)
+    leader = leading(cluster)
+    cluster.passes = lambda sender, receiver, frame: receiver != "n1"  # so it never catches up
+    assert leader.group().add_member("n2") is MembershipResult.ACCEPTED
+    cluster.pass_time(500)
+    assert cluster["n2"].group().leader == "n1"
+    assert leader.host.next_deadline() is not None, "now there is somebody to be told"
+    cluster.crash("n1")
+    cluster.pass_time(3000)
+    assert cluster["n2"].group().leader is None
+    assert cluster["n2"].host.next_deadline() is None

@@ -225,7 +225,7 @@ def test_the_others_hear_of_a_worker_whose_loop_stands_still_once(world: World) 
 def test_words_come_often_enough_for_whoever_waits_for_them() -> None:
     for limits in ((10_000, 3000), (1000, 3000), (10_000, 60_000), (200, 3000)):
         config = replace(Config(), worker_timeout_ms=max(1000, limits[0]), peer_timeout_ms=max(1000, limits[1]))
-        assert 0.05 <= word_s(config) <= min(1.0, config.worker_timeout_ms / 4000, config.peer_timeout_ms / 4000)
+        assert 0.05 <= word_s(config) <= min(1.0, config.worker_timeout_ms / 3000, config.peer_timeout_ms / 3000)
 
 
 def test_a_node_at_rest_is_looked_at_rarely(world: World) -> None:

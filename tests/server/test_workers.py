@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from tests.server.worker_load import (
     CLASSIC,
     LASTING,
     LOST,
+    PATIENCE_S,
     STREAM,
     Publisher,
     all_get_on,
@@ -44,6 +46,9 @@ from tests.server.worker_load import (
     stop_all,
     until,
 )
+
+#: A worker at rest wakes so many times a second at most: it has something to say and to look at.
+MOST_WAKES = 8
 
 
 class Reader:
@@ -318,6 +323,46 @@ def test_a_worker_that_hangs_is_killed_and_comes_again(tmp_path: Path) -> None:
             await until(lambda: "worker 1 is ready" in broker.logs, "it does not come again")
 
     asyncio.run(hang())
+
+
+def test_the_others_part_with_a_worker_that_hangs_though_nothing_is_said_on_their_links(tmp_path: Path) -> None:
+    async def hang() -> None:
+        settings = {"peer_timeout": "1s", "peer_ping": "500ms"}
+        with amqp_broker.running(tmp_path, workers=3, **settings) as broker:
+            hung = process_of(tmp_path, 1)
+            os.kill(hung, signal.SIGSTOP)
+            await until(lambda: broker.logs.count("it has said nothing for 1000 ms") == 2, "they wait for it for ever")
+            before = broker.logs.count("linked with")
+            os.kill(hung, signal.SIGCONT)
+            await until(lambda: broker.logs.count("linked with") >= before + 2, "they do not take it again")
+            assert process_of(tmp_path, 1) == hung
+
+    asyncio.run(hang())
+
+
+def wakes_of(process: int) -> int:
+    """How often the main thread of a process has waited for something so far."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+
+
+def test_workers_at_rest_wake_a_few_times_a_second_however_many_they_are(tmp_path: Path) -> None:
+    """What each does for nobody's sake, of many workers all cost."""
+
+    async def rest() -> None:
+        with amqp_broker.running(tmp_path, workers=6) as broker:
+            processes = [process_of(tmp_path, number) for number in range(6)]
+            deadline, most = time.monotonic() + PATIENCE_S, 1000.0
+            while most > MOST_WAKES:
+                assert time.monotonic() < deadline, f"one wakes {most:.0f} times a second"
+                before, began = [wakes_of(each) for each in processes], time.monotonic()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.Event().wait(), 3)
+                seconds = time.monotonic() - began
+                most = max(wakes_of(each) - was for each, was in zip(processes, before, strict=True)) / seconds
+            assert broker.is_running
+
+    asyncio.run(rest())
 
 
 def test_a_node_is_drained_with_all_of_its_workers() -> None:
