@@ -288,8 +288,8 @@ class _Fetch(_Asked):
         self._filter = _filter_of(fields)
 
     def steps(self, answer: Answer) -> Steps:
-        """See _Asked. Who says where its range ends knows that this was there: a node that has not heard of it yet does
-        not answer as if it were gone."""
+        """See _Asked. Who says where its range ends may know that this was there: a node that has not heard of it yet
+        does not answer as if it were not."""
         stream: Stream | None = yield from self._reads.ready(
             self._queue, self._source, self._first, self._needs_some
         )
@@ -326,9 +326,6 @@ class _Fetch(_Asked):
             yield None
             stream = yield from self._reads.ready(self._queue, self._source, offset)
         bounds = {"x-first": 0, "x-next": 0} if stream is None else {"x-first": stream.first, "x-next": stream.next}
-        if self._needs_some and offset == self._first:
-            text = f"queue '{self._queue.name}' ends at offset {bounds['x-next']}"
-            raise LeaseError(BUSY, f"{text}: nothing of {self._first} to {self._below} is there yet, ask again")
         answer.give_blob(writer.take(), {"x-end": offset, **bounds})
 
     def _filtered(self, writer: BlobWriter, stored: Stored, first: int) -> int:
