@@ -46,6 +46,10 @@ class JointReceipt(Receipt):
         if self.waiting == 0 and self._then is not None:
             self._then(self.refusals)
 
+    def refuse(self, refusal: Refusal) -> None:
+        """Something was refused by who tells no receipt."""
+        self.refusals.append(refusal)
+
     def seal(self, then: Callable[[list[Refusal]], None]) -> None:
         """No more commands follow; `then` is called now if all are done."""
         self._then = then
