@@ -182,7 +182,7 @@ class Workload:
             if key in (LETTERS, DELAYED):
                 continue
             if channel.client_in_tx and (exchange == FAN or (key in self._specs and self._specs[key].rejects)):
-                # A full queue that refuses makes the commit a channel's end, and which are full the model does not know.
+                # A queue that refuses makes the commit a channel's end, and which are full the model does not know.
                 exchange, key = "", "plain"
             self.publish_one(client, channel, exchange, key)
 
