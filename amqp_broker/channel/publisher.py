@@ -69,17 +69,21 @@ class Publisher:
 
     def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
         """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
-        (403, 404), and ConnectionException once the virtual host is deleted."""
+        (403, 404), and ConnectionException once the virtual host is deleted, or (540) where the message is to be
+        delivered at once: that comes first."""
         vhost = channel.vhost
         vhost.check_is_there()
+        _check_not_immediate(channel)
         session = channel.session
         split = 1 + raw[0]
         exchange = raw[1:split].decode("utf-8", "surrogateescape")
         routing_key = raw[split + 1 :].decode("utf-8", "surrogateescape")
         address = Address(raw)
-        if exchange == SYSTEM_EXCHANGE or (not exchange and routing_key.startswith(REPLY_PREFIX)):
+        if exchange == SYSTEM_EXCHANGE:
             return address, PublishRoute(None, [], False, vhost.generation)
         session.check(Action.WRITE, "exchange", exchange)
+        if not exchange and routing_key.startswith(REPLY_PREFIX):
+            return address, PublishRoute(None, [], False, vhost.generation)
         entry = vhost.router.get(exchange)
         if entry is None:
             raise not_found("exchange", exchange, vhost.name)
@@ -226,8 +230,7 @@ class Publisher:
         return vhost.unshared_route(route.entry, found.queues), found.delayed
 
     def _check(self, channel: Channel, message: Message, facts: MessageFacts) -> None:
-        if channel.is_immediate:
-            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true", 60, 40)
+        _check_not_immediate(channel)
         if message.expiration < -1:
             value = facts.properties.expiration
             raise precondition_failed(f"invalid expiration '{value}': not a number of milliseconds")
@@ -285,6 +288,11 @@ class Publisher:
                 channel.output.put_frame(1, channel.channel_id, payload)
                 channel.connection.touch()
         return bool(cancels)
+
+
+def _check_not_immediate(channel: Channel) -> None:
+    if channel.is_immediate:
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true", 60, 40)
 
 
 def publisher_of(channel: Channel, is_mandatory: bool) -> Details:
