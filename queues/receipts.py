@@ -75,17 +75,19 @@ class TriedReceipt(JointReceipt):
         super().__init__()
         self.has = has
 
-    def part(self, name: str) -> Receipt:
-        """What becomes of the letter in one place, for whom it is the whole receipt."""
-        return _Part(self, name)
+    def part(self, name: str, buries: bool = False) -> Receipt:
+        """What becomes of the letter in one place, for whom it is the whole receipt. buries: what the place refuses it
+        makes a dead letter of its own, so that nothing is lost, and another try would be another one."""
+        return _Part(self, name, buries)
 
 
 class _Part(Receipt):
     """A place has a letter when the first of its commands is done, and none was refused by it."""
 
-    def __init__(self, whole: TriedReceipt, name: str) -> None:
+    def __init__(self, whole: TriedReceipt, name: str, buries: bool) -> None:
         self._whole = whole
         self._name = name
+        self._buries = buries
         self._is_refused = False
 
     def expect(self) -> None:
@@ -94,6 +96,8 @@ class _Part(Receipt):
 
     def complete(self, refusal: Refusal | None) -> None:
         """One of the commands is done, or was refused."""
+        if refusal is Refusal.FULL and self._buries:
+            refusal = None
         if refusal in (Refusal.FULL, Refusal.UNKNOWN):
             self._is_refused = True
             self._whole.has.discard(self._name)

@@ -18,6 +18,7 @@ from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
 from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.routing.routes import needs_receipt
 from exchanges.router import UnknownExchange
+from queues.arguments import Overflow
 from queues.effects import Refusal
 from queues.letters import UNDER_WAY
 from queues.message import Entry, Message
@@ -231,7 +232,9 @@ class DeadLetters:
             for queue in queues:
                 if queue.name in receipt.has:
                     continue
-                part = receipt.part(queue.name)
+                settings = queue.settings
+                buries = settings.overflow is Overflow.REJECT_PUBLISH_DLX and settings.dead_letter_exchange is not None
+                part = receipt.part(queue.name, buries)
                 outcome = vhost.publish(letter, [queue], now, part, True)
                 if queue.writes.is_local:  # it tells no receipt
                     part.expect()

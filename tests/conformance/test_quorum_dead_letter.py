@@ -211,6 +211,32 @@ def test_a_full_target_among_others(connection: Connection, channel: Channel, na
     assert [channel.counts(target) for target in others] == [(1, 0), (1, 0)]
 
 
+@ours_only
+@pytest.mark.octets_too_slow
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+@pytest.mark.holds("quorum queue: a full target with reject-publish-dlx gives up a letter of at-least-once once")
+def test_a_full_target_that_has_dead_letters(
+    connection: Connection, channel: Channel, named: Named, kind: str
+) -> None:
+    """Each try was another dead letter."""
+    last = classic(channel, named("last"))
+    limits = {
+        "x-queue-type": kind, "x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": last,
+    }  # fmt: skip
+    full = channel.declare(named("full"), durable=True, arguments=limits)
+    connection.fill(full, b"0")
+    queue = declare(
+        channel, named("queue"), x_dead_letter_exchange="", x_dead_letter_routing_key=full,
+        x_dead_letter_strategy="at-least-once", x_overflow="reject-publish",
+    )  # fmt: skip
+    connection.fill(queue, b"1")
+    channel.send("basic.reject", delivery_tag=take(channel, queue).delivery_tag)
+    wait_for_counts(channel, last, 1, 0)
+    connection.let_pass(1500)
+    assert channel.get_bodies(last) == [b"1"]
+
+
 @pytest.mark.holds("quorum queue: a dead letter cycle without a rejection is dropped, with one it goes on")
 def test_a_cycle(connection: Connection, channel: Channel, named: Named) -> None:
     """Back to the queue that it comes from."""
