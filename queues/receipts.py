@@ -49,6 +49,10 @@ class JointReceipt(Receipt):
         if self.waiting == 0 and self._then is not None:
             self._then(self.refusals)
 
+    def refuse(self, refusal: Refusal) -> None:
+        """Something was refused by who tells no receipt."""
+        self.refusals.append(refusal)
+
     def seal(self, then: Callable[[list[Refusal]], None]) -> None:
         """No more commands follow; `then` is called now if all are done."""
         self._then = then
@@ -64,3 +68,42 @@ class LetterReceipt(JointReceipt):
         super().__init__()
         self.sender = sender
         self.number = number
+
+
+class TriedReceipt(JointReceipt):
+    """Of one try of a dead letter that is tried again until all have it that it goes to. has: the names of those that
+    have it by now, which later tries leave out."""
+
+    def __init__(self, has: set[str]) -> None:
+        super().__init__()
+        self.has = has
+
+    def part(self, name: str, buries: bool = False) -> Receipt:
+        """What becomes of the letter in one place, for whom it is the whole receipt. buries: what the place refuses it
+        makes a dead letter of its own, so that nothing is lost, and another try would be another one."""
+        return _Part(self, name, buries)
+
+
+class _Part(Receipt):
+    """A place has a letter when the first of its commands is done, and none was refused by it."""
+
+    def __init__(self, whole: TriedReceipt, name: str, buries: bool) -> None:
+        self._whole = whole
+        self._name = name
+        self._buries = buries
+        self._is_refused = False
+
+    def expect(self) -> None:
+        """One more command is on its way."""
+        self._whole.expect()
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """One of the commands is done, or was refused."""
+        if refusal is Refusal.FULL and self._buries:
+            refusal = None
+        if refusal in (Refusal.FULL, Refusal.UNKNOWN):
+            self._is_refused = True
+            self._whole.has.discard(self._name)
+        elif not self._is_refused:
+            self._whole.has.add(self._name)
+        self._whole.complete(refusal)

@@ -122,8 +122,6 @@ cdef class Channel:
     cpdef int count_copies(self, Py_ssize_t copies) except -1
     @cython.locals(table=RouteTable, octets="const unsigned char*", number=Py_ssize_t)
     cdef Py_ssize_t _number_of(self, bytes raw) except -1
-    @cython.locals(number=Py_ssize_t)
-    cpdef PublishRoute route_of(self, bytes raw)
     @cython.locals(vhost=VHost)
     cdef void _find_route(self) except *
     @cython.locals(unacked=list, tag="unsigned long long")

@@ -499,12 +499,6 @@ class Channel:
         _, route = publisher.find_route(self, raw)
         return int(self.vhost.remember_route(table, raw, route))
 
-    def route_of(self, raw: bytes) -> PublishRoute:
-        """The present route of an address, permission checked. Raises ChannelException."""
-        number = self._number_of(raw)
-        route: PublishRoute = self.routes.routes[number]  # type: ignore[assignment]  # it has just been found
-        return route
-
     def return_message(self, message: Message) -> None:
         """basic.return: a mandatory message that no queue got."""
         payload = b"\x00\x3c\x00\x32\x01\x38\x08NO_ROUTE" + message.raw

@@ -6,6 +6,9 @@ A short transaction does all that in the turn of its tx.commit. A long one, or o
 does it in slices (queues/background.py), while none of its connection's frames are handled; others see what is done so
 far.
 
+A message goes to the queues to which it was routed when it was published, as far as they are there still; who changes
+exchanges, bindings or permissions in between changes nothing of it.
+
 Invariants:
 1. Settlements come after all publishes: whatever cuts a commit short, what it was to replace is delivered again.
 2. A commit that has begun to publish goes on to its end though its client be gone. Before that it is given up then, and
@@ -16,15 +19,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from amqp_broker.channel.basic_methods import settle_negatively
 from amqp_broker.channel.lifecycle import return_entries
+from amqp_broker.channel.publisher import REFUSED_OUTCOME
 from amqp_broker.channel.replies import reply_when_synced
+from amqp_broker.channel.routed_message import present_route
 from amqp_broker.channel.wide_publish import publish_parts
 from amqp_broker.errors import AmqpException, precondition_failed
 from amqp_broker.flow.turn_share import WIDE
-from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.protocol import methods
 from queues.effects import Refusal
 from queues.receipts import JointReceipt
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from amqp_broker.channel.channel import Channel
+    from amqp_broker.channel.routed_message import RoutedMessage
     from amqp_broker.flow.pending_answers import PendingAnswer
     from amqp_broker.routing.routes import PublishRoute
     from queues.message import Delivery, Message
@@ -46,6 +51,9 @@ REQUEUE = 2
 #: As REQUEUE, by basic.reject.
 FAIL = 3
 
+_ENDED: Final = object()
+# By the queue, of a way that is one message's own.
+_QUEUE_OCTETS = 8
 #: So many deliveries are claimed or settled, and so many messages published, in one slice.
 _CLAIMS = 400
 _PUBLISHES = 16
@@ -56,7 +64,7 @@ class Transaction:
     """What a channel in tx mode has done since the last commit or rollback."""
 
     def __init__(self, limit_bytes: int) -> None:
-        self.messages: deque[tuple[PublishRoute, Message, MessageFacts, bool]] = deque()
+        self.messages: deque[RoutedMessage] = deque()
         self.settlements: deque[tuple[int, int]] = deque()
         self._limit_bytes = limit_bytes
         self._size = 0
@@ -66,15 +74,17 @@ class Transaction:
     def __len__(self) -> int:
         return len(self.messages) + len(self.settlements)
 
-    def add_message(self, route: PublishRoute, message: Message, facts: MessageFacts, is_mandatory: bool) -> None:
+    def add_message(self, routed: RoutedMessage) -> None:
         """A publish. Raises ChannelException when the transaction gets too big."""
-        self._size += message.size
+        self._size += routed.message.size
+        if routed.facts.may_copy:
+            self._size += _QUEUE_OCTETS * len(routed.route.queues)
         if self._size > self._limit_bytes:
             raise precondition_failed(
                 f"transaction of {self._size} octets is above the limit of {self._limit_bytes} (max_tx_size): "
                 "commit earlier"
             )
-        self.messages.append((route, message, facts, is_mandatory))
+        self.messages.append(routed)
 
     def add_ack(self, channel: Channel, tag: int, multiple: bool) -> None:
         """An acknowledgement. Raises ChannelException (406) for an unknown tag."""
@@ -115,12 +125,15 @@ class Commit:
         self._channel = channel
         self._connection = channel.connection
         self._services = channel.services
+        self._vhost = channel.vhost
         self._store = channel.services.store
         self._clock = channel.clock
         self._journal = channel.services.store.journal
         self._claims = transaction.settlements
         self._messages = transaction.messages
-        self._parts: Iterator[int] | None = None  # of a message for very many queues
+        self._parts: Iterator[object] | None = None  # of a message for very many queues
+        self._routes: dict[PublishRoute, PublishRoute] = {}  # as they are in `_generation`
+        self._generation = 0
         self._entries: deque[tuple[Delivery, int]] = deque()
         self._settled: dict[Queue, bool] = {}  # of what is settled: whether some is refused or put back
         self._receipt = JointReceipt()
@@ -172,7 +185,7 @@ class Commit:
         if self._claims:
             self._claim(now)
         elif self._parts is not None:
-            if next(self._parts, None) is None:
+            if next(self._parts, _ENDED) is _ENDED:
                 self._parts = None
         elif self._messages:
             self._publish()
@@ -197,23 +210,48 @@ class Commit:
 
     def _publish(self) -> None:
         channel, publisher = self._channel, self._services.publisher
+        self._vhost.check_is_there()
         clients, is_there = self._connection.clients, self._is_client_there()
         for _ in range(min(_PUBLISHES, len(self._messages))):
-            _, message, facts, is_mandatory = self._messages.popleft()
-            route = channel.route_of(message.raw)  # the present one
-            is_told = is_mandatory and is_there
-            copies = publisher.route_message(
-                channel, route, message, facts, is_told, self._receipt, self._publish_to_many
-            )
+            routed = self._messages.popleft()
+            routed = routed._replace(route=self._present(routed.route))
+            copies = publisher.hand_over(
+                channel, routed, routed.is_mandatory and is_there, self._receipt, self._record_outcome,
+                self._publish_to_many,
+            )  # fmt: skip
+            route = routed.route
             if route.entry is not None:
                 route.entry.count_copies(copies)
             clients.count_routed(copies)  # the channel may be gone
             if copies >= WIDE:
                 return
 
+    def _present(self, route: PublishRoute) -> PublishRoute:
+        """The way that a message has had when it was published, to the queues that are there still."""
+        if self._generation != self._vhost.generation:
+            self._generation = self._vhost.generation
+            self._routes.clear()
+        found = self._routes.get(route)
+        if found is None:
+            found = self._routes[route] = present_route(self._vhost, route)
+        return found
+
+    def _record_outcome(self, outcome: int) -> None:
+        """Queues here say at once whether they take a message, and tell no receipt."""
+        if outcome == REFUSED_OUTCOME:
+            self._receipt.refuse(Refusal.FULL)
+
     def _publish_to_many(self, route: PublishRoute, message: Message) -> None:
         """What follows is for very many queues."""
-        self._parts = publish_parts(route, message, self._receipt, self._clock)
+        self._parts = self._hand_parts(route, message)
+
+    def _hand_parts(self, route: PublishRoute, message: Message) -> Iterator[None]:
+        outcome = 0
+        for each in publish_parts(route, message, self._receipt, self._clock):
+            outcome = max(outcome, each)
+            yield None
+        self._record_outcome(outcome)
+        self._services.publisher.observe(self._channel, route, message, outcome)
 
     def _settle(self) -> None:
         """The next entries with the same outcome."""

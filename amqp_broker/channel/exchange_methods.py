@@ -8,6 +8,7 @@ from amqp_broker.channel import audited
 from amqp_broker.channel.replies import Handler, ask_again_when_applied, reply_when_applied, reply_when_known
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
+from amqp_broker.vhosts.names import plain_name
 from exchanges.bindings import EXCHANGE, Destination
 
 if TYPE_CHECKING:
@@ -27,18 +28,19 @@ def on_exchange_declare(channel: Channel, method: methods.ExchangeDeclare, tries
 def on_exchange_delete(channel: Channel, method: methods.ExchangeDelete) -> None:
     """exchange.delete"""
     declarations = channel.services.declarations
-    lasts = audited.exchange_lasts(channel, method.exchange)
-    proposal = declarations.delete_exchange(channel.declarer, method.exchange, method.if_unused)
+    name = plain_name(method.exchange)
+    lasts = audited.exchange_lasts(channel, name)
+    proposal = declarations.delete_exchange(channel.declarer, name, method.if_unused)
     if lasts:
-        audited.record(channel, method.name, method.exchange)
+        audited.record(channel, method.name, name)
     reply_when_applied(channel, proposal, methods.ExchangeDeleteOk(), method.nowait)
 
 
 def on_exchange_bind(channel: Channel, method: methods.ExchangeBind, tries: int = 0) -> None:
     """exchange.bind"""
     declarations = channel.services.declarations
-    destination = Destination(EXCHANGE, method.destination)
-    wanted = declarations.bind(channel.declarer, destination, method.source, method.routing_key, method.arguments)
+    destination, source = Destination(EXCHANGE, plain_name(method.destination)), plain_name(method.source)
+    wanted = declarations.bind(channel.declarer, destination, source, method.routing_key, method.arguments)
     if wanted is not None:
         ask_again_when_applied(on_exchange_bind, channel, method, wanted.command, tries)
     else:
@@ -48,11 +50,12 @@ def on_exchange_bind(channel: Channel, method: methods.ExchangeBind, tries: int 
 def on_exchange_unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
     """exchange.unbind"""
     declarations = channel.services.declarations
-    destination, key = Destination(EXCHANGE, method.destination), method.routing_key
-    lasts = audited.binding_lasts(channel, method.source, destination)
-    proposal = declarations.unbind(channel.declarer, destination, method.source, key, method.arguments)
+    destination, source = Destination(EXCHANGE, plain_name(method.destination)), plain_name(method.source)
+    key = method.routing_key
+    lasts = audited.binding_lasts(channel, source, destination)
+    proposal = declarations.unbind(channel.declarer, destination, source, key, method.arguments)
     if lasts and proposal is not None:
-        audited.record_unbound(channel, method.name, method.source, destination, key, method.arguments)
+        audited.record_unbound(channel, method.name, source, destination, key, method.arguments)
     reply_when_applied(channel, proposal, methods.ExchangeUnbindOk(), method.nowait)
 
 

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.auth.permissions import Action
+from amqp_broker.channel.routed_message import RoutedMessage
 from amqp_broker.channel.wide_publish import AT_ONCE, publish_in_slices
 from amqp_broker.errors import ChannelException, ConnectionException, not_found, precondition_failed
 from amqp_broker.flow.turn_share import LONG_WAY
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 SYSTEM_EXCHANGE = "amq.system"
 
 REFUSED_OUTCOME: int = PublishOutcome.REFUSED
+_NOT_DELAYED: list[str] = []
 #: So many consumers hear in one slice that they were cancelled.
 _CANCELS = 32
 
@@ -67,17 +69,21 @@ class Publisher:
 
     def find_route(self, channel: Channel, raw: bytes) -> tuple[Address, PublishRoute]:
         """The address that two short strings are, exchange and routing key, and its route. Raises ChannelException
-        (403, 404), and ConnectionException once the virtual host is deleted."""
+        (403, 404), and ConnectionException once the virtual host is deleted, or (540) where the message is to be
+        delivered at once: that comes first."""
         vhost = channel.vhost
         vhost.check_is_there()
+        _check_not_immediate(channel)
         session = channel.session
         split = 1 + raw[0]
         exchange = raw[1:split].decode("utf-8", "surrogateescape")
         routing_key = raw[split + 1 :].decode("utf-8", "surrogateescape")
         address = Address(raw)
-        if exchange == SYSTEM_EXCHANGE or (not exchange and routing_key.startswith(REPLY_PREFIX)):
+        if exchange == SYSTEM_EXCHANGE:
             return address, PublishRoute(None, [], False, vhost.generation)
         session.check(Action.WRITE, "exchange", exchange)
+        if not exchange and routing_key.startswith(REPLY_PREFIX):
+            return address, PublishRoute(None, [], False, vhost.generation)
         entry = vhost.router.get(exchange)
         if entry is None:
             raise not_found("exchange", exchange, vhost.name)
@@ -117,48 +123,55 @@ class Publisher:
                 raise precondition_failed(str(error)) from None
             if route.entry is not None and route.entry.is_topic:
                 check_topics(channel, message.address.exchange, keys)
-            # The blind copies route the message (`facts` still has them) and are not seen by who gets it.
-            message = without_header(message, facts, "BCC")
+        routed = self._find_way(channel, route, message, facts)
         if channel.transaction is not None:
-            channel.transaction.add_message(route, message, facts, channel.is_mandatory)
+            channel.transaction.add_message(routed)
             channel.services.turn_share.note(channel.connection, LONG_WAY)
             return
         receipt = channel.confirms.new_receipt() if channel.is_confirming else None
-        copies = self.route_message(
-            channel, route, message, facts, channel.is_mandatory, receipt,
+        copies = self.hand_over(
+            channel, routed, channel.is_mandatory, receipt, channel.record_outcome,
             lambda found, given: self.publish_to_many(channel, found, given),
         )  # fmt: skip
         channel.count_copies(copies)
         # Not in a commit, which is parked for an answer of its own.
         channel.services.turn_share.note(channel.connection, max(copies, LONG_WAY))
 
-    def route_message(
+    def _find_way(self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts) -> RoutedMessage:
+        """The message that a channel has published last, with where it goes as things are now."""
+        found, delayed = route, _NOT_DELAYED
+        if route.entry is not None and (facts.may_copy or not (route.is_plain or route.is_observed)):
+            found, delayed = self._walk(channel.vhost, route, message, facts)
+        # The blind copies route the message (`facts` still has them) and are not seen by who gets it.
+        seen = without_header(message, facts, "BCC") if channel.scanner.has_copies else message
+        return RoutedMessage(found, delayed, seen, message, facts, channel.is_mandatory)
+
+    def hand_over(
         self,
         channel: Channel,
-        route: PublishRoute,
-        message: Message,
-        facts: MessageFacts,
-        is_mandatory: bool,
+        routed: RoutedMessage,
+        is_told: bool,
         receipt: Receipt | None,
+        record_outcome: Callable[[int], None],
         to_many: Callable[[PublishRoute, Message], None],
     ) -> int:
-        """Hand a checked message to where it belongs; it is routed by `facts`. The receipt is told what becomes of it
-        in queues that tell nobody else. Returns to how many queues it goes. to_many: hands it to very many."""
-        vhost = channel.vhost
-        if route.entry is None:
-            self._publish_specially(channel, route, message, facts)
+        """Hand a message to where it belongs. is_told: the channel hears of it if it went nowhere. The receipt is told
+        what becomes of it in queues that tell nobody else; record_outcome the PublishOutcome of the others. to_many:
+        hands it to very many, and sees to their outcome. Returns to how many queues it goes."""
+        vhost, found, message = channel.vhost, routed.route, routed.message
+        if found.entry is None:
+            self._publish_specially(channel, message, routed.facts, is_told)
             return 0
-        delayed: list[str] = []
-        if (route.is_plain or route.is_observed) and not facts.may_copy:
-            found = route
-        else:
-            found, delayed = self._walk(vhost, route, message, facts)
+        delayed = routed.delayed
         if vhost.taps is not None:
-            vhost.taps.published(channel.clock.now, message, facts, found.queues, publisher_of(channel, is_mandatory))
+            who = publisher_of(channel, routed.is_mandatory)
+            vhost.taps.published(channel.clock.now, message, routed.facts, found.queues, who)
         if delayed:
             channel.connection.stay()
         for name in delayed:
-            vhost.delayed[name].add(message, channel.clock.now, receipt)
+            holder = vhost.delayed.get(name)
+            if holder is not None:  # else it went before the commit, with all that it held
+                holder.add(routed.held, channel.clock.now, receipt)
         if found.queues:
             if found.needs_receipt:
                 channel.connection.record_elsewhere(found.elsewhere, found.pacing, message)
@@ -167,11 +180,11 @@ class Publisher:
             else:
                 outcome = found.publish(message, receipt, False, channel.clock.now)
                 if outcome:
-                    channel.record_outcome(outcome)
-                self._observe(channel, found, message, outcome)
+                    record_outcome(outcome)
+                self.observe(channel, found, message, outcome)
         elif not delayed:
-            self.record_unroutable(channel, message, is_mandatory)
-            if is_mandatory:
+            self.record_unroutable(channel, message, is_told)
+            if is_told:
                 channel.return_message(message)
         return len(found.queues)
 
@@ -179,11 +192,11 @@ class Publisher:
         """Hand the message that a channel has published last to the queues of a route, which are very many."""
         receipt = channel.confirms.new_receipt() if channel.is_confirming else None
         publish_in_slices(
-            channel, route, message, receipt, lambda outcome: self._observe(channel, route, message, outcome)
+            channel, route, message, receipt, lambda outcome: self.observe(channel, route, message, outcome)
         )
 
     @staticmethod
-    def _observe(channel: Channel, route: PublishRoute, message: Message, outcome: int) -> None:
+    def observe(channel: Channel, route: PublishRoute, message: Message, outcome: int) -> None:
         """Somebody may want to know of messages that are refused."""
         vhost = channel.vhost
         if outcome == REFUSED_OUTCOME and vhost.taps is not None:
@@ -217,8 +230,7 @@ class Publisher:
         return vhost.unshared_route(route.entry, found.queues), found.delayed
 
     def _check(self, channel: Channel, message: Message, facts: MessageFacts) -> None:
-        if channel.is_immediate:
-            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true", 60, 40)
+        _check_not_immediate(channel)
         if message.expiration < -1:
             value = facts.properties.expiration
             raise precondition_failed(f"invalid expiration '{value}': not a number of milliseconds")
@@ -237,15 +249,13 @@ class Publisher:
             raise precondition_failed("fast reply consumer does not exist")
         return with_properties(message, replace_properties(message.properties(), reply_to=consumer.address))
 
-    def _publish_specially(
-        self, channel: Channel, route: PublishRoute, message: Message, facts: MessageFacts
-    ) -> None:
+    def _publish_specially(self, channel: Channel, message: Message, facts: MessageFacts, is_told: bool) -> None:
         """A reply to a reply consumer, or a request to the broker itself."""
         channel.connection.stay()
         if message.address.exchange == SYSTEM_EXCHANGE:
             self._system.request(channel, message.address.routing_key, message, facts)
             return
-        if not self._reply_consumers.deliver(message) and channel.is_mandatory:
+        if not self._reply_consumers.deliver(message) and is_told:
             channel.return_message(message)
 
     def cancel_consumer(self, channel: Channel, consumer: ChannelConsumer) -> None:
@@ -278,6 +288,11 @@ class Publisher:
                 channel.output.put_frame(1, channel.channel_id, payload)
                 channel.connection.touch()
         return bool(cancels)
+
+
+def _check_not_immediate(channel: Channel) -> None:
+    if channel.is_immediate:
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true", 60, 40)
 
 
 def publisher_of(channel: Channel, is_mandatory: bool) -> Details:

@@ -13,6 +13,7 @@ from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import ReplyCode
 from amqp_broker.vhosts.declarations import Wanted
+from amqp_broker.vhosts.names import plain_name
 from exchanges.bindings import QUEUE, Destination
 
 if TYPE_CHECKING:
@@ -53,10 +54,10 @@ def on_queue_declare(channel: Channel, method: methods.QueueDeclare, tries: int 
 def on_queue_bind(channel: Channel, method: methods.QueueBind, tries: int = 0) -> None:
     """queue.bind; with an empty queue name and an empty key, the key is that queue's name too."""
     declarations = channel.services.declarations
-    name = queue_name(channel, method.queue)
+    name = plain_name(queue_name(channel, method.queue))
     key = method.routing_key or ("" if method.queue else name)
-    destination = Destination(QUEUE, name)
-    wanted = declarations.bind(channel.declarer, destination, method.exchange, key, method.arguments)
+    destination, source = Destination(QUEUE, name), plain_name(method.exchange)
+    wanted = declarations.bind(channel.declarer, destination, source, key, method.arguments)
     if wanted is not None:
         again = method.replace(queue=name, routing_key=key)
         ask_again_when_applied(on_queue_bind, channel, again, wanted.command, tries)
@@ -67,15 +68,15 @@ def on_queue_bind(channel: Channel, method: methods.QueueBind, tries: int = 0) -
 def on_queue_unbind(channel: Channel, method: methods.QueueUnbind) -> None:
     """queue.unbind"""
     declarations = channel.services.declarations
-    name = queue_name(channel, method.queue)
+    name, source = plain_name(queue_name(channel, method.queue)), plain_name(method.exchange)
     key = method.routing_key or ("" if method.queue else name)
     proposal = None
-    if name in channel.vhost.queues or not method.exchange:
+    if name in channel.vhost.queues or not source:
         destination = Destination(QUEUE, name)
-        lasts = audited.binding_lasts(channel, method.exchange, destination)
-        proposal = declarations.unbind(channel.declarer, destination, method.exchange, key, method.arguments)
+        lasts = audited.binding_lasts(channel, source, destination)
+        proposal = declarations.unbind(channel.declarer, destination, source, key, method.arguments)
         if lasts and proposal is not None:
-            audited.record_unbound(channel, method.name, method.exchange, destination, key, method.arguments)
+            audited.record_unbound(channel, method.name, source, destination, key, method.arguments)
     reply_when_applied(channel, proposal, methods.QueueUnbindOk())
 
 
@@ -95,7 +96,7 @@ def on_queue_purge(channel: Channel, method: methods.QueuePurge) -> None:
 def on_queue_delete(channel: Channel, method: methods.QueueDelete) -> None:
     """queue.delete: what the queue holds is counted first. One that cannot be counted can be deleted all the same, if
     nothing depends on it."""
-    name = queue_name(channel, method.queue)
+    name = plain_name(queue_name(channel, method.queue))
     queue = channel.vhost.find_queue(name)
     if queue is None:
         _delete_queue(channel, method, name)

@@ -153,6 +153,8 @@ class Publication:
         self._blob: list[Message] | None = None
         #: By their places in the blob: who has yet to get it.
         self._left: list[list[Target]] = []
+        #: Likewise, those that are held back before they are routed: with the keys of their blind copies.
+        self._whole: dict[int, Message] = {}
         self._sequence = 0
         self._is_submitting = False
         self._rests_until = 0
@@ -178,6 +180,7 @@ class Publication:
         part = self._parts[0]
         if self._blob is None:
             self._may_repeat = False
+            self._whole = {}
             self._blob, self._left = self._read(vhost, part)
         if not self._find_heirs(vhost):
             return 1
@@ -270,13 +273,16 @@ class Publication:
         found: list[Message] = []
         targets: list[list[Target]] = []
         while reader.advance():
-            message, route = routes.find(routes.message(reader, self._service.now))
+            whole = routes.message(reader, self._service.now)
+            message, route = routes.find(whole)
             if route.queues or route.delayed:
                 self.published += 1
             else:
                 self.unroutable += 1
-            found.append(message)
             held_back = [vhost.delayed[name] for name in route.delayed if name in vhost.delayed]
+            if held_back and whole is not message:
+                self._whole[len(found)] = whole
+            found.append(message)
             targets.append([*route.queues, *held_back])
         return found, targets
 
@@ -293,7 +299,8 @@ class Publication:
             by_stream: dict[WriteGroup, list[Queue]] = {}
             for target in targets:
                 if isinstance(target, DelayedMessages):
-                    target.add(message, self._service.now, _Fate(self, place, [target]))
+                    held = self._whole.get(place, message)
+                    target.add(held, self._service.now, _Fate(self, place, [target]))
                 elif target.writes.is_local:
                     if target.publish(message, None, False, self._service.now) == PublishOutcome.REFUSED:
                         self._left[place].append(target)

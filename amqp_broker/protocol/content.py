@@ -130,6 +130,8 @@ class ContentScanner:
             self.expiration_end = position
             self.expiration = self._number(data, self.expiration_start, position)
             if self.expiration == _BAD_EXPIRATION:
+                if position > self.expiration_start and data[self.expiration_start] == 43:  # a plus sign
+                    self.expiration = self._number(data, self.expiration_start + 1, position)
                 self.is_special = True
         if flags & _MESSAGE_ID and position >= 0:
             position = self._skip_short(data, position, end)

@@ -45,6 +45,9 @@ cdef class DeadLetters:
     @cython.locals(letter_route=LetterRoute, deaths=Deaths, vhost=VHost, letter=Message, delayed=list, queues=list)
     cdef Py_ssize_t _publish(self, object queue, Message message, object reason, long long now, object receipt,
                              bint makes_receipt) except? -2
+    @cython.locals(outcome=int)
+    cdef int _try(self, VHost vhost, Message letter, list queues, list delayed, long long now,
+                  object receipt) except -1
     cdef LetterRoute _find_letter_route(self, object queue)
     cdef list _remember(self, LetterRoute letter_route, Message letter)
     cdef int _forget_all(self) except -1

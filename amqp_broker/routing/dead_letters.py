@@ -18,12 +18,14 @@ from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
 from amqp_broker.messages.facts import MessageFacts
 from amqp_broker.routing.routes import needs_receipt
 from exchanges.router import UnknownExchange
+from queues.arguments import Overflow
 from queues.effects import Refusal
 from queues.letters import UNDER_WAY
 from queues.message import Entry, Message
+from queues.outcomes import PublishOutcome
 from queues.queue import Queue
 from queues.reason import Reason
-from queues.receipts import JointReceipt, Receipt
+from queues.receipts import JointReceipt, Receipt, TriedReceipt
 
 if TYPE_CHECKING:
     from amqp_broker.routing.discards import Discards
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker")
 
+_REFUSED: int = PublishOutcome.REFUSED
+#: Before the name of an exchange among those of queues.
+_EXCHANGE = "\0exchange "
 #: So many queues are remembered, and so many addresses of the letters of all of them together, with where they lead. An
 #: address takes up to 700 octets.
 _MOST_WAYS = 1000
@@ -162,9 +167,9 @@ class DeadLetters:
         self.cycles_dropped += cycles
 
     def publish(self, queue: Queue, message: Message, reason: Reason, now: int, receipt: Receipt | None) -> bool:
-        """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere. Returns
-        whether it went somewhere, or nowhere because it was going round in a circle; who publishes it calls `count`
-        when it is done."""
+        """Publish one dead letter. The receipt is told what becomes of it in queues whose log is elsewhere; one that is
+        a TriedReceipt, in all others, too. Returns whether it went somewhere, or nowhere because it was going round in
+        a circle; who publishes it calls `count` when it is done."""
         return self._publish(queue, message, reason, now, receipt, False) >= 0
 
     def _publish(
@@ -204,6 +209,9 @@ class DeadLetters:
             receipt = self._receipt = JointReceipt()
         if vhost.taps is not None:
             vhost.taps.dead_lettered(now, queue, message, reason, letter.address, queues)
+        if not makes_receipt and isinstance(receipt, TriedReceipt):
+            self._try(vhost, letter, queues, delayed, now, receipt)
+            return len(queues) + len(delayed)
         if queues:
             self.is_posting = True
             try:
@@ -213,6 +221,33 @@ class DeadLetters:
         for name in delayed:
             vhost.delayed[name].add(letter, now, receipt, True)
         return len(queues) + len(delayed)
+
+    def _try(
+        self, vhost: VHost, letter: Message, queues: list[Queue], delayed: list[str], now: int, receipt: TriedReceipt
+    ) -> None:
+        """Publish a letter to those that do not have it yet, each for itself: one that is full must not make the others
+        get it again and again."""
+        self.is_posting = True
+        try:
+            for queue in queues:
+                if queue.name in receipt.has:
+                    continue
+                settings = queue.settings
+                buries = settings.overflow is Overflow.REJECT_PUBLISH_DLX and settings.dead_letter_exchange is not None
+                part = receipt.part(queue.name, buries)
+                outcome = vhost.publish(letter, [queue], now, part, True)
+                if queue.writes.is_local:  # it tells no receipt
+                    part.expect()
+                    part.complete(Refusal.FULL if outcome == _REFUSED else None)
+        finally:
+            self.is_posting = False
+        for name in delayed:
+            place = _EXCHANGE + name
+            if place not in receipt.has:
+                part = receipt.part(place)
+                part.expect()
+                vhost.delayed[name].add(letter, now, part, True)
+                part.complete(None)
 
     def _find_letter_route(self, queue: Queue) -> LetterRoute | None:
         """Where the letters of a queue go now; None: nowhere."""

@@ -11,10 +11,12 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Protocol
 
-from amqp_broker.messages.facts import MessageFacts, copy_keys
+from amqp_broker.links.levels import BLIND_COPIES
+from amqp_broker.messages.facts import MessageFacts, copy_keys, with_header, without_header
+from amqp_broker.protocol.fields import typed
 from amqp_broker.queue_types.quorum.delay_queue import DelayQueue
 from amqp_broker.routing.routes import PublishRoute
-from exchanges.delayed import DelayedExchange, delay_of
+from exchanges.delayed import DELAY_HEADER, DelayedExchange, delay_of
 from exchanges.router import UnknownExchange
 from queues.effects import Refusal
 from queues.message import Entry, Message, make_entry
@@ -37,6 +39,7 @@ _GIVEN_BACK = 512
 _ROUTES = 1000
 #: A message whose queue was cut off is published again after so long, milliseconds.
 _AGAIN_MS = 1000
+_MOST_SIGNED_INT = (1 << 31) - 1
 
 
 class DelayHost(Protocol):
@@ -46,6 +49,10 @@ class DelayHost(Protocol):
     timers: Timers
     background: Background
     clock: TurnClock
+
+    @property
+    def level(self) -> int:
+        """The level of the cluster (links/levels.py)."""
 
     def group_of(self, queue_id: int) -> QueueGroup:
         """The group that has a queue of this id."""
@@ -57,6 +64,7 @@ class DelayedMessages:
     def __init__(self, host: DelayHost, vhost: VHost, exchange: str, queue_id: int, is_durable: bool) -> None:
         self.queue_id = queue_id
         self.is_durable = is_durable
+        self._host = host
         self.is_deleted = False
         self.last_segment = 0
         self.settled: list[int] = []
@@ -91,10 +99,13 @@ class DelayedMessages:
         return len(self._due) + len(self._under_way) + waiting
 
     def add(self, message: Message, now: int, receipt: Receipt | None, is_again: bool = False) -> None:
-        """Hold a message back as its header says. The receipt is told when that outlives this node. is_again: see
-        VHost.publish."""
-        delay = delay_of(MessageFacts(message).headers)
+        """Hold a message back as its header says. It may have a header BCC, which counts when it is routed, and is
+        taken out then. The receipt is told when that outlives this node. is_again: see VHost.publish."""
+        facts = MessageFacts(message)
+        delay = delay_of(facts.headers)
         if self._queue is not None and message.is_persistent:
+            if self._host.level < BLIND_COPIES and b"BCC" in message.properties():
+                message = without_header(message, facts, "BCC")  # whoever releases it would show it
             self._queue.hold(message, delay, receipt, is_again)
             return
         self._pager.add_used(message.size)
@@ -131,15 +142,15 @@ class DelayedMessages:
         return self._is_releasing
 
     def _route(self, entry: Entry, now: int) -> None:
-        route = self._route_of(entry.message)
+        message, route = self._release_one(entry.message)
         if route is not None and route.needs_receipt:
             receipt = JointReceipt()
             self._under_way[entry.sequence] = entry
-            route.publish(entry.message, receipt, True, now)
+            route.publish(message, receipt, True, now)
             receipt.seal(lambda refusals: self._published(entry, refusals))
             return
         if route is not None and route.queues:
-            route.publish(entry.message, None, True, now)
+            route.publish(message, None, True, now)
         self._pager.add_used(-entry.message.size)
 
     def _published(self, entry: Entry, refusals: list[Refusal]) -> None:
@@ -155,11 +166,25 @@ class DelayedMessages:
 
     def publish(self, message: Message, now: int, receipt: Receipt) -> bool:
         """A message is due: it goes where the exchange's bindings say now. Returns whether it went anywhere."""
-        route = self._route_of(message)
+        message, route = self._release_one(message)
         if route is None or not route.queues:
             return False
         route.publish(message, receipt, True, now)
         return True
+
+    def _release_one(self, message: Message) -> tuple[Message, PublishRoute | None]:
+        """A message as its queues get it, and where it goes. As RabbitMQ's plugin does it, its delay is negative from
+        now on: it is not held back again where it comes to such an exchange as a dead letter, and who gets it sees that
+        it has waited."""
+        facts = MessageFacts(message)
+        delay = delay_of(facts.headers)
+        if delay:
+            kind = "I" if delay <= _MOST_SIGNED_INT else "l"
+            message = with_header(message, facts, DELAY_HEADER, typed(kind, -delay))
+        route = self._route_of(message)
+        if b"BCC" in message.properties():
+            message = without_header(message, MessageFacts(message), "BCC")
+        return message, route
 
     def _route_of(self, message: Message) -> PublishRoute | None:
         """Where a message goes now, remembered for its exchange and routing key; None when the exchange is gone."""

@@ -1,6 +1,6 @@
 """Taps: observers of the messages of a virtual host. A trace records what happens to messages, a tail keeps copies.
 
-    publish -> Publisher.route_message -> Taps.published
+    publish -> Publisher.hand_over -> Taps.published
     deliver, ack, reject, return -> Channel -> Taps.delivered, Taps.settled
     expiry, limits -> MessageStore.on_drop, DeadLetters -> Taps.dropped, Taps.dead_lettered
 

@@ -44,7 +44,7 @@ from amqp_broker.vhosts.declarations import Declarations
 from amqp_broker.vhosts.held_queues import HeldQueues
 from amqp_broker.vhosts.policies import effective_policies
 from exchanges.bindings import QUEUE, Binding, Destination
-from exchanges.registry import create_exchange
+from exchanges.registry import DEFAULT_EXCHANGE, create_exchange
 from queues.background import Background
 from queues.classic import ClassicQueue
 from queues.queue import Queue
@@ -594,6 +594,8 @@ class Broker:
                 yield None
 
     def apply_exchange_policy(self, vhost: VHost, entry: ExchangeEntry) -> None:
+        if entry.name == DEFAULT_EXCHANGE:
+            return  # as in RabbitMQ, it has none: what it does not find is unroutable, whatever a policy's pattern is
         arguments = entry.arguments or {}
         alternate = arguments.get("alternate-exchange")
         if not isinstance(alternate, str):

@@ -38,6 +38,7 @@ from amqp_broker.queue_types.contract.queue_type import Declared
 from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
 from amqp_broker.turn.task import Steps, Task
+from amqp_broker.vhosts.names import plain_name
 from amqp_broker.vhosts.partitioning import partition
 from exchanges.bindings import EXCHANGE, QUEUE, Destination
 from exchanges.delayed import DelayedExchange
@@ -106,7 +107,7 @@ class Declarations:
         """queue.declare. Returns the name, and the queue (None for the reply pseudo-queue) or what is wanted first.
         Raises ChannelException."""
         vhost, session = declarer.vhost, declarer.session
-        name = method.queue.replace("\r", "").replace("\n", "")
+        name = plain_name(method.queue)
         if name == REPLY_TO or name.startswith(REPLY_PREFIX):
             if name != REPLY_TO and not self._reply_consumers.may_exist(name):
                 raise not_found("queue", name, vhost.name)
@@ -375,7 +376,7 @@ class Declarations:
     def declare_exchange(self, declarer: Declarer, method: methods.ExchangeDeclare) -> Wanted | None:
         """exchange.declare. Returns what is wanted before the answer. Raises ChannelException."""
         broker, vhost, session = self._broker, declarer.vhost, declarer.session
-        name = method.exchange.replace("\r", "").replace("\n", "")
+        name = plain_name(method.exchange)
         if not name:
             raise _default_exchange()
         if method.passive:

@@ -8,6 +8,7 @@ from amqp_broker.errors import precondition_failed
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.partitions import can_be_named, partition_name
 from amqp_broker.protocol.constants import MAX_SHORT_STRING
+from queues.arguments import merged_definition
 
 if TYPE_CHECKING:
     from amqp_broker.protocol.fields import Table

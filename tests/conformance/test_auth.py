@@ -121,6 +121,15 @@ def test_publishing_without_write_is_refused(
     _expect_refusal(channel, account, "exchange", shown, by="basic.publish")
 
 
+@pytest.mark.holds("permissions: a reply to a reply address needs write on amq.default, as any publish there -> 403")
+def test_replying_without_write_is_refused(login: Callable[[], Channel], account: Account) -> None:
+    """Though no queue is written to."""
+    account.grant(configure=".*", read=".*", write="^direct-x$")
+    channel = login()
+    channel.publish("", "amq.rabbitmq.reply-to." + "0" * 32, b"answer")
+    _expect_refusal(channel, account, "exchange", "amq.default", by="basic.publish")
+
+
 @pytest.mark.holds("permissions: each operation needs just its own")
 @pytest.mark.parametrize(
     ("name", "arguments", "granted"),

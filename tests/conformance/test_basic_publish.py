@@ -58,6 +58,13 @@ def test_immediate_is_a_540(channel: Channel) -> None:
     channel.connection.expect_close(540, "NOT_IMPLEMENTED - immediate=true", by="basic.publish")
 
 
+@pytest.mark.holds("basic.publish: immediate=true to a missing exchange -> 540 before 404")
+def test_immediate_comes_before_a_missing_exchange(channel: Channel) -> None:
+    """No exchange has it."""
+    channel.publish("no-such-exchange", "anywhere", b"now", immediate=True)
+    channel.connection.expect_close(540, "NOT_IMPLEMENTED - immediate=true", by="basic.publish")
+
+
 @pytest.mark.holds("basic.publish: mandatory and unroutable -> basic.return 312 NO_ROUTE with header and body")
 @pytest.mark.parametrize("body", [b"", b"lost", b"l" * 200_000], ids=["empty", "small", "large"])
 @pytest.mark.octets_too_slow
@@ -80,13 +87,26 @@ def test_a_routed_mandatory_message_is_not_returned(channel: Channel) -> None:
 
 
 @pytest.mark.holds("basic.publish: bad expiration -> 406")
-@pytest.mark.parametrize("expiration", ["", "abc", "12abc", "-1", "1.5", "315360000001"])
+@pytest.mark.parametrize("expiration", ["", "abc", "12abc", "-1", "1.5", "315360000001", "+", "++1", "1+", "+-1"])
 def test_a_bad_expiration_is_a_406(channel: Channel, expiration: str) -> None:
     """The property is a decimal string of milliseconds, ten years at most; the text ends with the cause."""
     queue = channel.declare(exclusive=True)
     channel.publish("", queue, b"m", expiration=expiration)
     text = channel.expect_close(406, by="basic.publish")
     assert text.startswith(f"PRECONDITION_FAILED - invalid expiration '{expiration}': ")
+
+
+@pytest.mark.holds("basic.publish: an expiration may have a plus sign")
+def test_an_expiration_may_have_a_sign(channel: Channel) -> None:
+    """It counts as the number, and is delivered as it came."""
+    dead = channel.declare(exclusive=True)
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    queue = channel.declare(exclusive=True, arguments=arguments)
+    channel.consume(dead, no_ack=True)
+    channel.publish("", queue, b"short", expiration="+1")
+    channel.expect_deliveries(b"short")
+    channel.publish("", queue, b"long", expiration="+60000")
+    assert channel.get_bodies(queue) == [b"long"]
 
 
 @pytest.mark.holds("basic.publish: user_id of the connection's user -> ok; another -> 406")

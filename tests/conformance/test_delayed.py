@@ -136,6 +136,42 @@ def test_waiting_messages_go_with_the_exchange(connection: Connection, channel: 
     assert channel.get(queue) is None
 
 
+@pytest.mark.holds("x-delayed-message: CC and BCC count when the message is due; BCC is removed then")
+@pytest.mark.parametrize("durable", [False, True])
+def test_copies_are_made_when_it_is_due(channel: Channel, named: Named, durable: bool) -> None:
+    """As for a message that does not wait."""
+    exchange, queue = _bound(channel, named, durable=durable)
+    copies = [channel.declare(exclusive=True) for _ in range(2)]
+    for copy in copies:
+        channel.call("queue.bind", queue=copy, exchange=exchange, routing_key=copy)
+    headers = {"x-delay": 50, "CC": [copies[0]], "BCC": [copies[1]]}
+    channel.publish(exchange, "key", b"m", delivery_mode=1 + durable, headers=headers)
+    for each in (queue, *copies):
+        channel.consume(each, consumer_tag=each, no_ack=True)
+    found = [channel.expect_delivery() for _ in range(3)]
+    assert {each.consumer_tag for each in found} == {queue, *copies}
+    assert all(each.headers == {"x-delay": -50, "CC": [copies[0]]} for each in found)
+
+
+@pytest.mark.holds("x-delayed-message: x-delay of a message that has waited is negative, and does not count again")
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize(("delay", "waited"), [(20, -20), ("20", -20), (20.9, -20)], ids=str)
+def test_a_message_waits_once(channel: Channel, named: Named, durable: bool, delay: Any, waited: int) -> None:
+    """Here it comes back to the exchange as a dead letter."""
+    exchange, queue = _bound(channel, named, durable=durable)
+    arguments = {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": "key"}
+    first = channel.declare(exclusive=True, arguments=arguments)
+    channel.call("queue.bind", queue=first, exchange=exchange, routing_key="first")
+    channel.consume(first)
+    channel.publish(exchange, "first", b"m", delivery_mode=1 + durable, headers={"x-delay": delay})
+    message = channel.expect_delivery()
+    assert message.headers["x-delay"] == waited
+    channel.send("basic.reject", delivery_tag=message.delivery_tag)
+    message = channel.get(queue)
+    assert message is not None, "it is there at once"
+    assert message.headers["x-delay"] == waited
+
+
 @pytest.mark.octets_too_slow
 @pytest.mark.holds("x-delayed-message: persistent messages survive a restart and arrive when due")
 def test_delayed_messages_survive_a_restart(restartable: Restartable, named: Named) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.replies import DEFAULT_EXCHANGE, inequivalent, no_exchange
+from tests.conformance.replies import DEFAULT_EXCHANGE, inequivalent, no_exchange, no_queue
 from tests.conformance.wire import Connection
 from tests.conformance.wire_channel import Channel
 from tests.conformance.wire_codec import Typed
@@ -296,6 +296,31 @@ def test_line_breaks_in_a_name_are_stripped(channel: Channel, named: Named) -> N
     exchange = named("exchange")
     channel.call("exchange.declare", exchange=f"{exchange[:4]}\r\n{exchange[4:]}\n", type="fanout")
     channel.call("exchange.declare", exchange=exchange, passive=True)
+
+
+@pytest.mark.holds("queue.bind, queue.delete, exchange.bind, exchange.delete: CR and LF in names are stripped")
+def test_line_breaks_are_stripped_wherever_something_changes(channel: Channel, named: Named) -> None:
+    """Who declared it so can bind and delete it so."""
+    exchange, second, queue = named("exchange"), named("exchange"), named("queue")
+    for name in (exchange, second):
+        channel.call("exchange.declare", exchange=name, type="fanout")
+    channel.declare(queue)
+    ends = {"source": f"{exchange}\n", "destination": f"{second}\r\n"}
+    channel.call("exchange.bind", **ends)
+    channel.call("queue.bind", queue=f"{queue}\n", exchange=f"\n{second}")
+    channel.publish(exchange, "", b"1")
+    channel.call("queue.unbind", queue=f"{queue}\n", exchange=f"\n{second}")
+    channel.publish(exchange, "", b"2")
+    channel.call("queue.bind", queue=queue, exchange=second)
+    channel.call("exchange.unbind", **ends)
+    channel.publish(exchange, "", b"3")
+    assert channel.get_bodies(queue) == [b"1"]
+    channel.call("queue.delete", queue=f"{queue}\r")
+    channel.refused(404, no_queue(queue, channel.connection.address.vhost), "queue.purge", queue=queue)
+    other = channel.connection.channel()
+    other.call("exchange.delete", exchange=f"{exchange}\r")
+    vhost = channel.connection.address.vhost
+    other.refused(404, no_exchange(exchange, vhost), "exchange.declare", exchange=exchange, passive=True)
 
 
 @pytest.mark.holds("alternate-exchange: takes what the exchange cannot route")

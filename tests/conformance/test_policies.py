@@ -98,6 +98,20 @@ def test_an_alternate_exchange_by_policy(place: Place, here: Connection) -> None
     assert channel.get_bodies(queue) == [b"found"]
 
 
+@pytest.mark.holds("policy: alternate-exchange leaves the default exchange alone, whatever its pattern")
+def test_the_default_exchange_has_no_alternate(place: Place, here: Connection) -> None:
+    """A mandatory message to a queue that is not there comes back."""
+    place.admin.put_policy(place.vhost, "all", ".*", {"alternate-exchange": "amq.fanout"}, apply_to="exchanges")
+    channel = here.channel()
+    queue = channel.declare("of-all", exclusive=True)
+    channel.call("queue.bind", queue=queue, exchange="amq.fanout")
+    channel.publish("amq.direct", "nowhere", b"found", mandatory=True)
+    channel.publish("", "nowhere", b"lost", mandatory=True)
+    assert channel.expect_message("basic.return").body == b"lost"
+    assert channel.get_bodies(queue) == [b"found"]
+    place.admin.delete_policy(place.vhost, "all")
+
+
 @pytest.mark.holds("policy: apply_to queues leaves exchanges alone, and the other way round")
 def test_apply_to_is_respected(place: Place, here: Connection) -> None:
     """A policy for exchanges limits no queue."""

@@ -165,9 +165,11 @@ def test_nowhere_to_go(connection: Connection, channel: Channel, named: Named, s
 @ours_only
 @pytest.mark.octets_too_slow
 @pytest.mark.holds("quorum queue: x-dead-letter-strategy at-least-once waits for a full target")
-def test_a_full_target(connection: Connection, channel: Channel, named: Named) -> None:
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_a_full_target(connection: Connection, channel: Channel, named: Named, kind: str) -> None:
     """Until it has room."""
-    dead = declare(channel, named("dead"), x_max_length=1, x_overflow="reject-publish")
+    limits = {"x-queue-type": kind, "x-max-length": 1, "x-overflow": "reject-publish"}
+    dead = channel.declare(named("dead"), durable=True, arguments=limits)
     queue = declare(
         channel, named("queue"), x_dead_letter_exchange="", x_dead_letter_routing_key=dead,
         x_dead_letter_strategy="at-least-once", x_overflow="reject-publish",
@@ -180,6 +182,59 @@ def test_a_full_target(connection: Connection, channel: Channel, named: Named) -
     connection.let_pass(50)
     channel.consume(dead, no_ack=True)
     assert {channel.expect_delivery().body for _ in range(2)} == {b"1", b"2"}
+
+
+@ours_only
+@pytest.mark.octets_too_slow
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+@pytest.mark.holds("quorum queue: of several targets at-least-once waits for the full one, and the others get it once")
+def test_a_full_target_among_others(connection: Connection, channel: Channel, named: Named, kind: str) -> None:
+    """They got it again with each try."""
+    limits = {"x-queue-type": kind, "x-max-length": 1, "x-overflow": "reject-publish"}
+    full = channel.declare(named("full"), durable=True, arguments=limits)
+    others = [declare(channel, named("dead")), classic(channel, named("dead"))]
+    connection.fill(full, b"0")
+    for target in (full, *others):
+        channel.call("queue.bind", queue=target, exchange="amq.direct", routing_key=full)
+    queue = declare(
+        channel, named("queue"), x_dead_letter_exchange="amq.direct", x_dead_letter_routing_key=full,
+        x_dead_letter_strategy="at-least-once", x_overflow="reject-publish",
+    )  # fmt: skip
+    connection.fill(queue, b"1")
+    channel.send("basic.reject", delivery_tag=take(channel, queue).delivery_tag)
+    for target in others:
+        wait_for_counts(channel, target, 1, 0)
+    connection.let_pass(2500)  # it is tried twice
+    assert channel.get_bodies(full) == [b"0"]
+    channel.consume(full, no_ack=True)
+    channel.expect_deliveries(b"1")
+    assert [channel.counts(target) for target in others] == [(1, 0), (1, 0)]
+
+
+@ours_only
+@pytest.mark.octets_too_slow
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+@pytest.mark.holds("quorum queue: a full target with reject-publish-dlx gives up a letter of at-least-once once")
+def test_a_full_target_that_has_dead_letters(
+    connection: Connection, channel: Channel, named: Named, kind: str
+) -> None:
+    """Each try was another dead letter."""
+    last = classic(channel, named("last"))
+    limits = {
+        "x-queue-type": kind, "x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": last,
+    }  # fmt: skip
+    full = channel.declare(named("full"), durable=True, arguments=limits)
+    connection.fill(full, b"0")
+    queue = declare(
+        channel, named("queue"), x_dead_letter_exchange="", x_dead_letter_routing_key=full,
+        x_dead_letter_strategy="at-least-once", x_overflow="reject-publish",
+    )  # fmt: skip
+    connection.fill(queue, b"1")
+    channel.send("basic.reject", delivery_tag=take(channel, queue).delivery_tag)
+    wait_for_counts(channel, last, 1, 0)
+    connection.let_pass(1500)
+    assert channel.get_bodies(last) == [b"1"]
 
 
 @pytest.mark.holds("quorum queue: a dead letter cycle without a rejection is dropped, with one it goes on")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.conformance.replies import no_exchange, unknown_delivery_tag
@@ -166,3 +168,50 @@ def test_a_large_transaction(transactional: Channel, other: Channel, queue: str)
         transactional.publish("", queue, body, delivery_mode=2)
     transactional.call("tx.commit")
     assert other.get_bodies(queue) == bodies
+
+
+@pytest.mark.holds("tx.commit: a full queue with reject-publish refuses some of it -> 406")
+def test_a_full_queue_makes_it_a_406(transactional: Channel, other: Channel) -> None:
+    """All else is done, what was acknowledged, too: the client knows what it has to publish again."""
+    limits = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    full = other.declare(exclusive=True, arguments=limits)
+    for body in (b"1", b"2"):
+        transactional.publish("", full, body)
+    transactional.send("tx.commit")
+    text = transactional.expect_close(406, by="tx.commit")
+    assert text.startswith("PRECONDITION_FAILED - partial tx completion")
+    assert other.get_bodies(full) == [b"1"]
+
+
+@pytest.mark.holds("tx.commit: what was published goes where it was routed, though its exchange is gone")
+def test_an_exchange_that_goes_before_the_commit(
+    transactional: Channel, other: Channel, queue: str, named: Callable[[str], str]
+) -> None:
+    """A message is routed when it is published; the commit hands it over."""
+    exchange = named("exchange")
+    other.call("exchange.declare", exchange=exchange, type="fanout")
+    other.call("queue.bind", queue=queue, exchange=exchange)
+    transactional.publish("", queue, b"1")
+    transactional.publish(exchange, "", b"2")
+    transactional.publish(exchange, "", b"3", headers={"CC": ["more"]})
+    transactional.call("basic.qos")
+    other.call("exchange.delete", exchange=exchange)
+    transactional.call("tx.commit")
+    assert other.get_bodies(queue) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.holds("tx.commit: a queue that is gone by then gets nothing, the others do")
+def test_a_queue_that_goes_before_the_commit(
+    transactional: Channel, other: Channel, queue: str, named: Callable[[str], str]
+) -> None:
+    """Nor does another one of its name."""
+    gone = other.declare(named("gone"))
+    for name in (gone, queue):
+        other.call("queue.bind", queue=name, exchange="amq.direct", routing_key=queue)
+    transactional.publish("amq.direct", queue, b"1")
+    transactional.call("basic.qos")
+    other.call("queue.delete", queue=gone)
+    other.declare(gone)
+    transactional.call("tx.commit")
+    assert other.get_bodies(queue) == [b"1"]
+    assert other.get(gone) is None

@@ -65,6 +65,29 @@ def test_a_transaction_may_go_to_a_stream(service: LeaseService) -> None:
         assert [each.body for each in found if each is not None] == [b"a", b"b", b"c"]
 
 
+def test_blind_copies_of_what_waits_before_an_exchange(service: LeaseService) -> None:
+    """They count when it is due, and are not seen then."""
+    names = ("kept", "blind")
+    for name in names:
+        service.declare(name)
+    with service.connection.channel() as channel:
+        kind = Table({"x-delayed-type": "direct"})
+        channel.call(m.ExchangeDeclare(exchange="later", type="x-delayed-message", durable=True, arguments=kind))
+        for name in names:
+            channel.call(m.QueueBind(queue=name, exchange="later", routing_key=name))
+    headers = Table({"x-delay": 20, "BCC": ["blind"]})
+    properties = encode_properties({"delivery_mode": 2, "headers": headers})
+    blob = blob_of([b"a"], exchange="later", routing_key="kept", properties=properties)
+    service.stage(blob, app="held", epoch=0, partition=0, attempt=1, sequence=0)
+    assert service.ask("txn.commit", app="held", epoch=0, attempts={"0": 1}).fields["published"] == 1
+    with service.connection.channel() as channel:
+        for name in names:
+            deadline = time.monotonic() + 10
+            while (delivery := channel.get(name, no_ack=True)) is None:
+                assert time.monotonic() < deadline, f"{name} does not get it"
+            assert dict(delivery.properties.headers or {}) == {"x-delay": -20}
+
+
 def test_an_epoch_is_committed_once(service: LeaseService) -> None:
     service.declare("once")
     stage(service, "once", [b"a"], epoch=7)

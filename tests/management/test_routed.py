@@ -26,7 +26,8 @@ SIZES = (0, 99, 100, 101, 1_000, 1_001)
 
 
 class Model:
-    """What is bound to what, and what was counted. A channel's transaction: copies that a commit brings."""
+    """What is bound to what, and what was counted. births: how often a queue of a name has gone. open: of a channel's
+    transaction, by exchange, the queues that get a copy at the commit."""
 
     def __init__(self, driver: NodeDriver) -> None:
         self.driver = driver
@@ -35,7 +36,8 @@ class Model:
         self.routed = 0
         self.came: dict[str, int] = dict.fromkeys(("", *KINDS), 0)
         self.went: dict[str, int] = dict.fromkeys(("", *KINDS), 0)
-        self.open: list[tuple[str, str, bool, tuple[str, ...]]] = []
+        self.births: dict[str, int] = {}
+        self.open: list[tuple[str, set[tuple[str, int]]]] = []
         self.sizes = [0] * CLASSES
         self.client = self._connect()
 
@@ -46,18 +48,27 @@ class Model:
         self.driver.settle()
         return client
 
-    def copies(self, exchange: str, key: str, has_header: bool, more_keys: tuple[str, ...]) -> int:
-        """To how many queues a message goes; none of those that are held back."""
+    def copies(
+        self, exchange: str, key: str, has_header: bool, more_keys: tuple[str, ...]
+    ) -> set[tuple[str, int]]:
+        """The queues to which a message goes; none of those that are held back."""
+        return self._there() & {
+            (queue, self.births.get(queue, 0)) for queue in self._names(exchange, key, has_header, more_keys)
+        }
+
+    def _there(self) -> set[tuple[str, int]]:
+        return {(queue, self.births.get(queue, 0)) for queue in self.queues}
+
+    def _names(self, exchange: str, key: str, has_header: bool, more_keys: tuple[str, ...]) -> set[str]:
         keys = {key, *more_keys}
         if not exchange:
-            return len(keys & self.queues)
+            return keys
         if exchange == "later":
-            return 0
+            return set()
         takes_all = exchange == "fanout" or (exchange == "headers" and has_header)
-        found = {
+        return {
             queue for queue, bound in self.bindings[exchange] if takes_all or (exchange == "direct" and bound in keys)
         }  # fmt: skip
-        return len(found & self.queues)
 
     # -- what may happen ---------------------------------------------------------------------------------------------
 
@@ -77,21 +88,21 @@ class Model:
             )  # fmt: skip
             self.came[exchange] += 1
             self.sizes[bisect_left(BOUNDS, size)] += 1
+            copies = self.copies(exchange, key, has_header, more_keys)
             if channel == TRANSACTIONAL:
-                self.open.append((exchange, key, has_header, more_keys))
+                self.open.append((exchange, copies))
             else:
-                self._route(exchange, key, has_header, more_keys)
+                self._route(exchange, len(copies))
 
-    def _route(self, exchange: str, key: str, has_header: bool, more_keys: tuple[str, ...]) -> None:
-        copies = self.copies(exchange, key, has_header, more_keys)
+    def _route(self, exchange: str, copies: int) -> None:
         self.routed += copies
         self.went[exchange] += copies
 
     def commit(self, chance: random.Random) -> None:
         self.client.send(TRANSACTIONAL, methods.TxCommit())
         self.driver.settle()
-        for each in self.open:
-            self._route(*each)
+        for exchange, copies in self.open:
+            self._route(exchange, len(copies & self._there()))
         self.open.clear()
 
     def roll_back(self, chance: random.Random) -> None:
@@ -122,6 +133,7 @@ class Model:
         name = chance.choice(QUEUES)
         self.client.send(PLAIN, methods.QueueDelete(0, name, False, False, False))
         self.queues.discard(name)
+        self.births[name] = self.births.get(name, 0) + 1
         for bindings in self.bindings.values():
             bindings -= {each for each in bindings if each[0] == name}
 

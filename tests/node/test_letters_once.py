@@ -77,16 +77,16 @@ def test_an_exchange_that_is_declared_again(kind: dict[str, Any]) -> None:
     assert "channel.close" not in client.names()
 
 
-def test_what_comes_back_to_be_held_again_is_no_duplicate_of_itself() -> None:
-    """A message with a producer's number was held back, refused, and is held back again: it was taken for one that its
-    producer had published twice, and was gone."""
+def test_what_comes_back_to_be_held_is_no_duplicate_of_itself() -> None:
+    """A message with a producer's number was refused, held back as a dead letter, and refused again: it was taken for
+    one that its producer had published twice, and was gone."""
     driver = NodeDriver()
     client = driver.client(1)
     binding = methods.QueueBind(0, "target", "later", "", False, Table({}))
     again: dict[str, Any] = {"x_queue_type": "quorum", "x_dead_letter_exchange": "later"}
     client.send(1, later(), declare("target", **again), binding, consume("target"))
     driver.settle()
-    publish(client, "later", "", b"body", {"x-delay": 5, "x-producer-id": "p", "x-producer-sequence": 1})
+    publish(client, "", "target", b"body", {"x-delay": 5, "x-producer-id": "p", "x-producer-sequence": 1})
     for _ in range(3):
         driver.wait(100)
         (delivery,) = [event.method for event in client.take() if event.method.name == "basic.deliver"]

@@ -182,8 +182,8 @@ def test_a_queue_that_goes_meanwhile_gets_no_more(driver: NodeDriver, client: Cl
     assert "new" not in driver.node.broker.vhosts["/"].queues
 
 
-def test_an_exchange_that_goes_meanwhile_ends_it(driver: NodeDriver, client: Client) -> None:
-    """404, as for a publish; what was to be acknowledged is there again."""
+def test_an_exchange_that_goes_meanwhile_does_not_end_it(driver: NodeDriver, client: Client) -> None:
+    """It was halfway then, and answered 404: what was published first was there, and the rest was not."""
     setup = driver.client(1)
     setup.send(1, methods.ExchangeDeclare(0, "x", "fanout", False, False, False, False, False, Table({})))
     driver.settle()
@@ -200,12 +200,39 @@ def test_an_exchange_that_goes_meanwhile_ends_it(driver: NodeDriver, client: Cli
     while driver.node.background.jobs:
         driver.turn()
     driver.settle()
+    assert client.names() == ["tx.commit-ok"]
+    assert ready(driver) == COUNT
+    assert (ready(driver, "old"), driver.queue("old").unacked_count()) == (0, 0)
+
+
+def test_a_queue_that_refuses_one_of_many(driver: NodeDriver, client: Client) -> None:
+    """The client was told that all was done."""
+    setup = driver.client(1)
+    setup.send(1, declare("full", x_max_length=COUNT - 1, x_overflow="reject-publish"))
+    driver.settle()
+    publish(driver, client, COUNT, "full")
+    driver.node.background.set_pace(OneSlice())
+    client.send(1, methods.TxCommit())
+    while driver.node.background.jobs:
+        driver.turn()
+    driver.settle()
     close = client.take()[-1].method
-    assert (close.name, close.reply_code) == ("channel.close", 404)
-    assert 0 < ready(driver) < COUNT
-    assert ready(driver, "old") == AT_ONCE
-    assert driver.queue("old").unacked_count() == 0
-    driver.lose(client)
+    assert (close.name, close.reply_code) == ("channel.close", 406)
+    assert close.reply_text.startswith("PRECONDITION_FAILED - partial tx completion")
+    assert ready(driver, "full") == COUNT - 1
+
+
+def test_a_mandatory_message_whose_queue_goes_is_returned(driver: NodeDriver, client: Client) -> None:
+    content = frame_octets(2, 1, b"\x00\x3c\x00\x00" + bytes(10))
+    client.send_octets(encode_method_frame(1, methods.BasicPublish(0, "", "new", True, False)) + content)
+    driver.turn()
+    client.take()
+    setup = driver.client(1)
+    setup.send(1, methods.QueueDelete(0, "new", False, False, False))
+    driver.settle()
+    client.send(1, methods.TxCommit())
+    driver.settle()
+    assert client.names() == ["basic.return", "tx.commit-ok"]
 
 
 def test_a_virtual_host_that_goes_meanwhile_does_no_harm(driver: NodeDriver, client: Client) -> None:

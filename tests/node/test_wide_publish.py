@@ -103,6 +103,21 @@ def test_many_copies_by_their_keys(driver: NodeDriver) -> None:
     assert client.names() == ["basic.ack"]
 
 
+def test_a_commit_hears_of_one_that_refuses() -> None:
+    """Of a message for very many queues; what they said was lost."""
+    driver = world({"x-max-length": 0, "x-overflow": "reject-publish"})
+    client = driver.client(1)
+    client.send(1, methods.TxSelect())
+    client.send_octets(octets())
+    client.send(1, methods.TxCommit())
+    while driver.node.background.jobs:
+        driver.turn()
+    driver.settle()
+    close = client.take()[-1].method
+    assert (close.name, close.reply_code) == ("channel.close", 406)
+    assert copies(driver) == 1
+
+
 def test_it_is_confirmed_when_the_disk_has_the_last_part(driver: NodeDriver) -> None:
     """Syncs of earlier turns do not cover it."""
     client = confirming(driver)

@@ -194,6 +194,7 @@ class Model:
         channel.replies.append(operation)
 
     def _on_publish(self, channel: ModelChannel, operation: Operation) -> None:
+        operation.values["queues"] = self._queues_of(operation)
         if channel.transaction is not None:
             channel.transaction.append(operation)
             return
@@ -202,17 +203,22 @@ class Model:
             channel.published += 1
             channel.unconfirmed[channel.published] = Publish(operation.message, copies, self.turn)
 
-    def _route(self, operation: Operation) -> list[Copy]:
-        message: Published = operation.message
+    def _queues_of(self, operation: Operation) -> list[Incarnation]:
+        """Where a message goes that is published now, if in a transaction."""
         exchange, key = operation.exchange, operation.key
         if exchange == FAN:
-            queues = [queue for queue in self.live.values() if queue.bound_turn != NEVER]
-        elif exchange == LATER:
-            queues = [self.live[DELAYED_QUEUE]]
-        else:
-            queues = [self.live[key]] if key in self.live else []
+            return [queue for queue in self.live.values() if queue.bound_turn != NEVER]
+        if exchange == LATER:
+            return [self.live[DELAYED_QUEUE]]
+        return [self.live[key]] if key in self.live else []
+
+    def _route(self, operation: Operation) -> list[Copy]:
+        """It is handed to those that are there still."""
+        message: Published = operation.message
+        queues = [queue for queue in operation.queues if self.live.get(queue.spec.name) is queue]
         message.must_return = operation.mandatory and not queues
-        return [self._add(message, queue, operation.delay if exchange == LATER else 0) for queue in queues]
+        delay = operation.delay if operation.exchange == LATER else 0
+        return [self._add(message, queue, delay) for queue in queues]
 
     def _add(self, message: Published, queue: Incarnation, delay: int = 0) -> Copy:
         spec = queue.spec

@@ -262,7 +262,7 @@ class Observer:
             properties, count = _without_count(properties)
             if copy.returns_are_known and not delivery.channel.is_dead and count != copy.returns:
                 raise Violation(f"{copy} is delivered with x-delivery-count {count}, it came back {copy.returns} times")
-        if not copy.source and properties != copy.message.properties:
+        if not copy.source and properties != (copy.message.released or copy.message.properties):
             raise Violation(f"{copy} is delivered with other properties")
 
     def _check_order(self) -> None:

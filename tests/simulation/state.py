@@ -28,7 +28,8 @@ class Violation(AssertionError):
 
 @dataclass(slots=True, eq=False)
 class Published:
-    """A message as it was published. `delivery_facts`: what a delivery has to carry unchanged."""
+    """A message as it was published. properties: what a delivery has to carry unchanged; `released` where it was held
+    back."""
 
     number: int
     body: bytes
@@ -37,6 +38,7 @@ class Published:
     priority: int
     ttl: int | None
     must_return: bool = False
+    released: bytes | None = None
 
 
 @dataclass(slots=True, eq=False)

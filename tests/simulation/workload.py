@@ -181,6 +181,9 @@ class Workload:
                 key = _NOBODY
             if key in (LETTERS, DELAYED):
                 continue
+            if channel.client_in_tx and (exchange == FAN or (key in self._specs and self._specs[key].rejects)):
+                # A queue that refuses makes the commit a channel's end, and which are full the model does not know.
+                exchange, key = "", "plain"
             self.publish_one(client, channel, exchange, key)
 
     def publish_one(self, client: SimulatedClient, channel: ModelChannel, exchange: str, key: str) -> None:
@@ -204,7 +207,10 @@ class Workload:
         delay = chance.choice([0, 5, 100, 3000]) if exchange == LATER else 0
         if exchange == LATER:
             properties["headers"] = Table({"x-delay": delay})
-        message = Published(number, body, encode_properties(properties), is_persistent, priority or 0, ttl)
+        said = encode_properties(properties)
+        message = Published(number, body, said, is_persistent, priority or 0, ttl)
+        if delay:
+            message.released = encode_properties({**properties, "headers": Table({"x-delay": -delay})})
         mandatory = chance.random() < 0.2
         values = {
             "message": message,

@@ -8,7 +8,8 @@ It publishes in slices (queues/background.py); of a queue at most WINDOW letters
 Letters are part of the group's state until the log says Dispatched, so a leader that is lost loses none; the next one
 takes them all again. Quorum queues recognise what comes again, by the numbers of a queue's letters; but where letters
 are tried again until they find room (`x-dead-letter-strategy` `at-least-once`) they may come behind later ones, and are
-not numbered. A classic queue may get a letter twice, if this node is not alone.
+not numbered; who has such a letter is known here, and a next leader tries them all. A classic queue may get a letter
+twice, if this node is not alone.
 
 Invariants:
 1. Dispatched is proposed only for letters all of whose queues have them: applied by their logs, or on this disk. A node
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from amqp_broker.queue_types.proxy.command_sink import LETTERS_OF
 from queues.effects import DeadLettered, Refusal
 from queues.quorum.commands import Dispatched
-from queues.receipts import JointReceipt, LetterReceipt
+from queues.receipts import JointReceipt, LetterReceipt, TriedReceipt
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.groups.group import QueueGroup
@@ -102,6 +103,8 @@ class DeadLetterPublisher:
         self._background = background
         self._noted: deque[DeadLettered] = deque()
         self._again: deque[tuple[int, DeadLettered]] = deque()
+        # Of letters that are tried until all have them, by queue and letter: who does.
+        self._have: dict[tuple[int, int], set[str]] = {}
         self._early: dict[int, int] = {}  # the last letter of a queue among those that wait until this node knows it
         self._under_way: dict[int, dict[int, bool]] = {}
         self._unsynced: deque[_Unsynced] = deque()
@@ -120,6 +123,7 @@ class DeadLetterPublisher:
         self._noted.clear()
         self._again.clear()
         self._early.clear()
+        self._have.clear()
         self._under_way.clear()
         self._unsynced.clear()
         self._dispatched.clear()
@@ -188,10 +192,9 @@ class DeadLetterPublisher:
 
         receipt.seal(tell)
 
-    @staticmethod
-    def _receipt(queue: _GivesUp, effect: DeadLettered) -> JointReceipt:
+    def _receipt(self, queue: _GivesUp, effect: DeadLettered) -> JointReceipt:
         if queue.gives_up_at_least_once:
-            return JointReceipt()
+            return TriedReceipt(self._have.setdefault((effect.queue_id, effect.letter), set()))
         return LetterReceipt(LETTERS_OF + effect.queue_id.to_bytes(8, "big"), effect.letter)
 
     def _published(
@@ -229,6 +232,7 @@ class DeadLetterPublisher:
                 self._unsynced.append(each)
 
     def _done(self, queue_id: int, letter: int) -> None:
+        self._have.pop((queue_id, letter), None)
         under_way = self._under_way.get(queue_id)
         if under_way is None or letter not in under_way:
             return

@@ -10,6 +10,7 @@ So what is held back is on a majority's disks, and whichever node leads when it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from queues.receipts import Receipt
 if TYPE_CHECKING:
     from amqp_broker.queue_types.groups.group import QueueGroup
 
+_IS_NUMBER = re.compile(r"\+?[0-9]+", re.ASCII).fullmatch
 #: Publishes a message that was held back: (message, time, receipt); whether it went anywhere.
 Release = Callable[[Message, int, Receipt], bool]
 
@@ -58,7 +60,7 @@ class DelayQueue(QuorumQueue):
     def publish_letter(self, message: Message, reason: Reason, now: int, receipt: Receipt) -> bool:
         """A message is due."""
         expiration = read_property(message.properties(), "expiration")
-        own = int(expiration) if isinstance(expiration, str) and expiration.isdigit() else NO_EXPIRATION
+        own = int(expiration) if isinstance(expiration, str) and _IS_NUMBER(expiration) else NO_EXPIRATION
         return self._release(_with_expiration(message, own), now, receipt)
 
 
