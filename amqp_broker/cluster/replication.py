@@ -497,6 +497,10 @@ class Replication:
         gone = commands.node_gone(name)
         self._transient_queues.delete(name, gone, goes_on=lambda: name in self._absent)
 
+    def forget_worker(self, name: str) -> None:
+        """Another worker of this node is none any more."""
+        self._workers.pop(name, None)
+
     def _expect_workers(self, now: int) -> None:
         """Workers that the metadata know, and to which there is no link, are away from now on."""
         for name in self._metadata.worker_names():

@@ -351,9 +351,13 @@ class WorkerSide(ClusterSide):
 
     def _forget(self, number: int) -> None:
         """A worker that was to be emptied is no more."""
+        name = worker_name(node_of_worker(self._replication.own_node), number)
         self._reached.pop(number, None)
         self._tell_workers()
         self._link_beside()
+        if self._replication.is_connected(name):  # its link was closed just now, of which nobody is told
+            self._driver.on_disconnected(name)
+        self._replication.forget_worker(name)
 
     def _drop_silent(self, number: int) -> None:
         """The loop of another worker stands still: what waits for that is told, as for any node that is silent."""
