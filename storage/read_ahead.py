@@ -5,13 +5,13 @@ disk has no background nothing is fetched.
 
 Invariants:
 1. At most `limit_bytes` are fetched ahead, whatever is asked for; a stretch counts until all its parts are
-   taken or dropped.
+   taken or dropped. Where there is no room, those make some that nobody has taken for long: who wanted them has left.
 2. Work that raises has fetched nothing: whoever takes a part of it has to read it, and finds out why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from storage.disk import Disk, Pending
@@ -19,17 +19,24 @@ from storage.errors import StorageError
 
 #: Octets that are fetched ahead at most, of all queues together.
 AHEAD_BYTES = 8 * 1024 * 1024
+#: What was not taken while others asked so many times is given up where there is no room.
+PATIENCE = 16
 
 
 class _Stretch:
-    """parts: how many of its parts are neither taken nor dropped."""
+    """keys: those of its parts, which are an owner's, that are neither taken nor dropped. number: of those who asked,
+    this was for which."""
 
-    __slots__ = ("length", "parts", "pending")
+    __slots__ = ("keys", "length", "number", "owner", "pending")
 
-    def __init__(self, pending: Pending, length: int, parts: int) -> None:
+    def __init__(
+        self, pending: Pending, length: int, owner: Hashable, keys: Iterable[Hashable], number: int
+    ) -> None:
+        self.number = number
         self.pending = pending
         self.length = length
-        self.parts = parts
+        self.owner = owner
+        self.keys = dict.fromkeys(keys)
 
 
 class ReadAhead:
@@ -40,6 +47,8 @@ class ReadAhead:
         self._limit_bytes = limit_bytes
         self._bytes = 0
         self._parts: dict[Hashable, dict[Hashable, tuple[_Stretch, int]]] = {}
+        self._stretches: dict[_Stretch, None] = {}  # in the order in which they were asked for
+        self._asked = 0
 
     @property
     def is_half_full(self) -> bool:
@@ -57,16 +66,29 @@ class ReadAhead:
 
         places: its parts, none of which is there already, and where in the stretch each begins.
         """
-        if self._bytes + length > self._limit_bytes:
+        self._asked += 1
+        if not self._make_room(length):
             return False
         pending = self._disk.in_background(fetch)
         if pending is None:
             return False
-        stretch = _Stretch(pending, length, len(places))
+        stretch = _Stretch(pending, length, owner, places, self._asked)
+        self._stretches[stretch] = None
         parts = self._parts.setdefault(owner, {})
         for key, place in places.items():
             parts[key] = (stretch, place)
         self._bytes += length
+        return True
+
+    def _make_room(self, length: int) -> bool:
+        if length > self._limit_bytes:
+            return False
+        while self._bytes + length > self._limit_bytes:
+            oldest = next(iter(self._stretches))
+            if not oldest.pending.done() or self._asked - oldest.number <= PATIENCE:
+                return False
+            for key in list(oldest.keys):
+                self._forget(oldest.owner, key)
         return True
 
     def take(self, owner: Hashable, key: Hashable) -> tuple[bytes, int] | None:
@@ -104,7 +126,8 @@ class ReadAhead:
         if not parts:
             del self._parts[owner]
         stretch = found[0]
-        stretch.parts -= 1
-        if not stretch.parts:
+        del stretch.keys[key]
+        if not stretch.keys:
             self._bytes -= stretch.length
+            del self._stretches[stretch]
         return found

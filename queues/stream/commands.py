@@ -32,6 +32,7 @@ OPEN_GROUP = 31
 MOVE_GROUP = 42
 COMPACTED = 43
 COMPACT = 44
+RETAIN = 45
 
 
 class OpenStream(NamedTuple):
@@ -55,6 +56,15 @@ class Trim(NamedTuple):
 
     queue_id: int
     first: int
+
+
+class Retain(NamedTuple):
+    """The stream has limits, by which it begins at `first` now; where somebody holds what is before that, there, but
+    not before `least`, as holds do not keep it for ever."""
+
+    queue_id: int
+    first: int
+    least: int
 
 
 class HoldStream(NamedTuple):
@@ -161,7 +171,7 @@ class Compact(NamedTuple):
 
 StreamCommand = (
     OpenStream | AppendChunk | Trim | HoldStream | JoinGroup | LeaveGroup | StorePosition | SeekGroup | ForgetGroup
-    | JoinPartitions | LeavePartitions | OpenGroup | MoveGroup | CompactedTo | Compact
+    | JoinPartitions | LeavePartitions | OpenGroup | MoveGroup | CompactedTo | Compact | Retain
 )  # fmt: skip
 
 
@@ -210,5 +220,6 @@ CODECS = {
     MOVE_GROUP: codec_of(MoveGroup, U64, NAME, U64),
     COMPACTED: codec_of(CompactedTo, U64, U64),
     COMPACT: codec_of(Compact, U64),
+    RETAIN: codec_of(Retain, U64, U64, U64),
 }
 STREAM_COMMANDS: tuple[type, ...] = tuple([codec.of for codec in CODECS.values()])

@@ -20,6 +20,7 @@ from queues.stream.commands import (
     MoveGroup,
     OpenGroup,
     OpenStream,
+    Retain,
     SeekGroup,
     StorePosition,
     StreamCommand,
@@ -45,6 +46,8 @@ def execute(
         stream.append(command.chunk, clock, command.place)
     elif isinstance(command, Trim):
         stream.trim(command.first)
+    elif isinstance(command, Retain):
+        stream.retain_from(command.first, command.least, clock)
     elif isinstance(command, CompactedTo):
         stream.claim(node, command.below)
     elif isinstance(command, Compact):

@@ -441,7 +441,8 @@ class StreamLog:
         """The chunks of the page with this offset, or of the tail. Raises as `chunk_at` does."""
         if offset >= self.tail_begin:
             return self._tail
-        return self._read(bisect_right(self._parts, offset, key=_first_of) - 1)
+        place = bisect_right(self._parts, offset, key=_first_of) - 1
+        return self._read(place) if place >= 0 else []  # it has been trimmed
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

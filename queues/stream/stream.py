@@ -172,6 +172,15 @@ class Stream:
         oldest = clock - factor * age if age is not None else None
         return self.marks.cut(factor * limit if limit is not None else None, oldest)
 
+    def retain_from(self, first: int, least: int, clock: int) -> None:
+        """Limits say that it begins at `first`; what is held of that stays, but for what is before `least`. A limit
+        that is not there any more says nothing."""
+        self.holds = {name: hold for name, hold in self.holds.items() if hold.until > clock}
+        if self.settings.max_age is None and self.settings.max_length_bytes is None:
+            return
+        held = min((hold.offset for hold in self.holds.values()), default=first)
+        self.trim(max(least, min(first, held)))
+
     def trim(self, first: int) -> None:
         """The stream begins at this offset now, if it began before it."""
         if first > self.first:

@@ -12,7 +12,7 @@ import pytest
 from storage.disk import FileDisk
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation, PageStore, stretches
-from storage.read_ahead import ReadAhead
+from storage.read_ahead import PATIENCE, ReadAhead
 from storage.records import HEADER_BYTES
 
 
@@ -182,3 +182,24 @@ def test_who_reads_does_not_wait_for_what_is_written_anew(tmp_path: Path, backgr
     assert synced.done()
     assert store.read(7, beside, 10_000) == bytes(10_000)
     disk.close()
+
+
+def test_what_nobody_takes_makes_room_after_a_while(disk: FileDisk, background: Background) -> None:
+    ahead = ReadAhead(disk, 100)
+    assert ahead.start("left", {0: 0, 1: 30}, 60, lambda: b"")
+    assert not ahead.start("other", {0: 0}, 60, lambda: b"")
+    assert not ahead.start("other", {0: 0}, 101, lambda: b"")  # there will never be so much
+    background.run()
+    for _ in range(PATIENCE - 2):
+        assert not ahead.start("other", {0: 0}, 60, lambda: b"")
+        assert ahead.has("left", 1)
+    assert ahead.start("other", {0: 0}, 60, lambda: b"")
+    assert not ahead.has("left", 0)
+    assert not ahead.has("left", 1)
+    assert ahead.has("other", 0)
+    for _ in range(2 * PATIENCE):  # it is under way still: nobody is told that it has come, and is not there
+        assert not ahead.start("third", {0: 0}, 60, lambda: b"")
+    assert ahead.has("other", 0)
+    background.run()
+    assert ahead.take("other", 0) == (b"", 0)
+    assert ahead.start("third", {0: 0}, 100, lambda: b"")

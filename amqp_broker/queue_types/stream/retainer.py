@@ -1,10 +1,9 @@
 """Retainer: has a stream begin where its limits say, where the marks that its members agree on are too far apart, or
 nobody publishes so that there were new ones (queues/stream/exact_cut.py).
 
-    now and then -> this node leads the stream's group -> a look at its pages -> Trim, a command of the log
+    now and then -> this node leads the stream's group -> a look at its pages -> Retain, a command of the log
 
-A hold that is on its way through the log when a Trim is submitted comes behind it: it is told where the stream began
-before that, as it would be had it come a moment later.
+A hold that comes with the log before Retain counts, though it was not there at the look.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from amqp_broker.queue_types.stream.rewriter import PassSteps, Rewriter
-from queues.stream.commands import Trim
-from queues.stream.exact_cut import PARTS, ExactCut
+from queues.stream.commands import Retain
+from queues.stream.exact_cut import PARTS, Cut, ExactCut
 
 if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
@@ -31,7 +30,7 @@ class _Seen(NamedTuple):
     held: int
 
 
-class Retainer(Rewriter[int]):
+class Retainer(Rewriter[Cut]):
     """Of one stream with limits, on each member. It writes no page, and has its looks beside those who do."""
 
     WORD = "kept to its limits"
@@ -67,14 +66,18 @@ class Retainer(Rewriter[int]):
         is_older = age is not None and now.clock - before.clock >= age // PARTS
         return is_older or (limit is not None and now.octets - before.octets > limit // PARTS)
 
-    def _pass(self, stream: Stream, clock: int) -> PassSteps[int]:
+    def _pass(self, stream: Stream, clock: int) -> PassSteps[Cut]:
         return (yield from ExactCut(stream, clock, lambda: self._is_live(stream)).steps())
 
-    def _done(self, stream: Stream, outcome: int | None) -> None:
+    def _done(self, stream: Stream, outcome: Cut | None) -> None:
         """See Rewriter."""
-        if outcome is not None and self._is_live(stream) and self._leads() and outcome > stream.first:
+        if outcome is None or not self._is_live(stream) or not self._leads():
+            return
+        held = _held(stream, self._machine.clock)
+        first = min(outcome.first, held) if held >= 0 else outcome.first
+        if max(first, outcome.least) > stream.first:
             self._seen = None  # whether it was cut is looked at the next time
-            self._group.submit(Trim(self._queue.queue_id, outcome))
+            self._group.submit(Retain(self._queue.queue_id, *outcome))
 
 
 def _held(stream: Stream, clock: int) -> int:

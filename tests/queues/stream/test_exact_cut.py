@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from concurrent.futures import Future
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ from queues.stream.exact_cut import PARTS, ExactCut
 from queues.stream.log import HEAD_BYTES
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import HOLD_FACTOR, Hold, Stream
+from storage.errors import CorruptRecord
 from storage.page_store import PageStore
 from tests.queues.stream.test_stream_log import chunk_of
 from tests.simulation.simulated_disk import SimulatedDisk
@@ -32,7 +35,9 @@ def cut_of(stream: Stream, clock: int) -> int:
         try:
             pending = next(steps)
         except StopIteration as end:
-            return int(end.value)
+            first, least = end.value
+            stream_holds = [hold.offset for hold in stream.holds.values() if hold.until > clock]
+            return max(stream.first, least, min([first, *stream_holds]))
         assert isinstance(pending, Future)
 
 
@@ -98,3 +103,74 @@ def test_holds_keep_it_but_not_for_ever() -> None:
     assert cut_of(stream, 10_000) == 10
     stream.holds["h"] = Hold(2, 1400)  # it is over
     assert cut_of(stream, 1500) == 6
+
+
+class _Waits(SimulatedDisk):
+    """What it reads in the background is there when somebody says so."""
+
+    def __init__(self) -> None:
+        super().__init__(random.Random(1))
+        self.reads: list[tuple[Future[bytes], Callable[[], bytes]]] = []
+
+    def in_background(self, work: Callable[[], bytes]) -> Future[bytes]:  # type: ignore[override]  # one that does
+        self.reads.append((Future(), work))
+        return self.reads[-1][0]
+
+    def read_all(self) -> None:
+        reads, self.reads = self.reads, []
+        for future, work in reads:
+            try:
+                future.set_result(work())
+            except CorruptRecord as error:
+                future.set_exception(error)
+
+
+@pytest.mark.parametrize("gone", ["some", "all"])
+def test_what_goes_while_a_page_is_read_is_no_reason_for_more_to_go(gone: str) -> None:
+    disk = _Waits()
+    store = PageStore(disk, 3000)
+    limit = 6_000
+    stream = Stream(7, StreamSettings(limit), Pager(store, 1 << 20, PAGE_BYTES, 10, 1000))
+    for number in range(100):
+        stream.log.append(number, a_chunk(100))
+        if number % 5 == 4:
+            stream.log.seal()
+    sync_pages(store)
+    stream.log.page_out(1 << 20)
+    disk.read_all()
+    steps = ExactCut(stream, 1000, lambda: True).steps()
+    waits = 0
+    try:
+        while True:
+            next(steps)
+            waits += 1
+            if waits == 1:  # others cut it meanwhile: behind the page that is waited for
+                before = stream.next
+                for number in range(100, 110):
+                    stream.log.append(number, a_chunk(100))
+                stream.trim(before - 10 if gone == "some" else stream.next)
+            disk.read_all()
+    except StopIteration as end:
+        cut = end.value
+    assert waits > 0
+    assert cut.first == stream.first  # what is left is less than the limit
+    assert stream.log.chunks_of_page(0) == []
+    stream.retain_from(*cut, 1000)
+    assert stream.first == cut.first
+
+
+def test_a_hold_that_has_come_meanwhile_keeps_what_limits_would_take() -> None:
+    pager = Pager(PageStore(SimulatedDisk(random.Random(1))), 1 << 20, 1 << 18, 10, 1000)
+    stream = Stream(7, StreamSettings(max_age=1000), pager)
+    for number in range(10):
+        stream.log.append(100 * number, a_chunk(10))
+    stream.holds["h"] = Hold(3, 10_000)
+    stream.retain_from(6, 0, 1500)
+    assert stream.first == 3
+    stream.retain_from(6, 5, 1500)  # it has been kept for long enough
+    assert stream.first == 5
+    stream.retain_from(6, 0, 10_000)  # the hold is over
+    assert stream.first == 6
+    stream.settings = StreamSettings()
+    stream.retain_from(8, 8, 10_000)  # there is no limit any more
+    assert stream.first == 6

@@ -21,6 +21,7 @@ from queues.stream.commands import (
     LeavePartitions,
     OpenGroup,
     OpenStream,
+    Retain,
     SeekGroup,
     StorePosition,
     Trim,
@@ -101,8 +102,11 @@ class RandomStreams:
             sequence = max(0, known + chance.choice([1, 1, 1, 3, -2, -20])) if producer else 0
             model.append(bodies, producer, sequence)
             return AppendChunk(queue_id, chunk_of(*bodies, producer=producer, sequence=sequence))
-        if choice < 0.93:
+        if choice < 0.89:
             return Trim(queue_id, chance.randint(0, len(model.bodies)))
+        if choice < 0.93:
+            first = chance.randint(0, len(model.bodies))
+            return Retain(queue_id, first, chance.choice([0, first // 2]))
         if choice < 0.98:
             until = chance.choice([0, self.group.now + 300, self.group.now + 10_000])
             return HoldStream(queue_id, chance.choice("ab"), chance.randint(0, len(model.bodies)), until)
