@@ -408,10 +408,6 @@ class Replication:
         if self.is_alone and not self.has_workers:
             self.propose(commands.node_started(self.own_node), self._started)
             return
-        # A command that changes nothing: when it is applied, so is all that this node's queues are known from.
-        self.propose(commands.reserve_queue_ids(1), self._begin_among_others)
-
-    def _begin_among_others(self, result: object) -> None:
         self._transient_queues.delete(self.own_node, commands.node_started(self.own_node), self._started)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
@@ -487,15 +483,17 @@ class Replication:
     def _look_after_absent(self, now: int) -> None:
         """Members that are away for too long lose what does not survive their restart."""
         for name, since in self._absent.items():
-            if now - since >= self._config.node_down_ms and self._metadata.some_transients(name, 1):
+            if now - since >= self._config.node_down_ms and self._metadata.transients(name):
                 log.warning("%s is away for %d ms: its transient queues are gone", name, now - since)
                 self._absent[name] = now
                 self._give_up(name)
 
     def _give_up(self, name: str) -> None:
         """What does not survive a restart of this member goes, unless it comes back meanwhile."""
-        gone = commands.node_gone(name)
-        self._transient_queues.delete(name, gone, goes_on=lambda: name in self._absent)
+        since = self._absent[name]
+        self._transient_queues.delete(
+            name, commands.node_gone(name), goes_on=lambda: self._absent.get(name) == since
+        )
 
     def forget_worker(self, name: str) -> None:
         """Another worker of this node is none any more."""
@@ -617,6 +615,7 @@ class Replication:
         result = self._projection.applied(command, changed, is_own)
         if is_own:
             self.stream.applied(number, index, result, self.clock.now)
+            self._transient_queues.applied(number)
 
     def replaced(self, index: int) -> None:
         """See Listener."""

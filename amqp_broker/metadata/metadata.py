@@ -491,9 +491,9 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         """The queues of a node, or of one of its workers, that do not survive its restart."""
         return self._queues.transients(node)
 
-    def some_transients(self, node: str, most: int) -> list[QueueRecord]:
-        """So many of them, at most, in any order."""
-        return self._queues.some_transients(node, most)
+    def some_transients(self, node: str, most: int, below: int) -> list[QueueRecord]:
+        """So many of them, at most, in any order, whose ids are below this one."""
+        return self._queues.some_transients(node, most, below)
 
     def take_dropped(self) -> list[QueueRecord]:
         """Those that went with their node by the last command that was applied, once."""

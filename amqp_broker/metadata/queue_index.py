@@ -139,9 +139,10 @@ class QueueIndex:
         """Those that live there and are not durable."""
         return [queue for _, queue in sorted(self._transients.get(home, {}).items()) if self._is_there(queue)]
 
-    def some_transients(self, home: str, most: int) -> list[QueueRecord]:
-        """So many of them, at most, in any order."""
-        return list(islice(filter(self._is_there, self._transients.get(home, {}).values()), most))
+    def some_transients(self, home: str, most: int, below: int) -> list[QueueRecord]:
+        """So many of them, at most, in any order, whose ids are below this one."""
+        found = self._transients.get(home, {}).values()
+        return list(islice((each for each in found if each.queue_id < below and self._is_there(each)), most))
 
     def _in_order(self) -> list[dict[int, _Kept]]:
         return [self._blocks[number] for number in self._numbers.after(0, len(self._numbers))]

@@ -81,7 +81,7 @@ class Projection:
             elif subject in ("exchange", "queue", "binding"):
                 self._declared(subject, verb, command, is_own)
             elif subject in ("node", "member"):
-                self._drop(dropped)
+                self._drop(dropped, is_own)
             elif subject == "level":
                 self._apply_all_policies()  # some of what they say the level before did not know
         except (ArgumentError, UnsupportedQueueType, WrongArgument, ValueError) as error:
@@ -175,13 +175,13 @@ class Projection:
         if is_own:
             self._declarations.remove_abandoned(vhost, sources)
 
-    def _drop(self, queues: list[QueueRecord]) -> None:
+    def _drop(self, queues: list[QueueRecord], is_own: bool) -> None:
         """They went with the node that they lived on: all at once, as for the other nodes, and for those who declare
         one of the same name next."""
         for queue in queues:
             vhost = self._vhosts.get(queue.vhost)
             if vhost is not None:
-                self._broker.forget_recorded_queue(vhost, queue.name, queue.queue_id)
+                self._clean_up(vhost, self._broker.forget_recorded_queue(vhost, queue.name, queue.queue_id), is_own)
 
     def _drop_missing(self) -> None:
         """What is there at run time and not in the metadata any more, or is there as another."""
