@@ -705,8 +705,8 @@ class Supervisor:
             if to is None or to.outbox is None:
                 os.close(sockets[0])
                 raise OSError(errno.ESRCH, "it has ended")
-            to.handed += 1
             to.outbox.put(MOVE + said[NUMBER_BYTES:], sockets)
+            to.handed += 1
         except OSError as error:
             log.warning("a client of worker %d is lost on its way to worker %d: %s", worker.number, number,
                         error.strerror)  # fmt: skip

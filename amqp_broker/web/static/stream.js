@@ -85,7 +85,7 @@ export function streamPart(vhost, name, mayLook) {
   const holds = h("div");
   const groupBar = isAdministrator() ? groupButtons(where, changed) : null;
   const holdBar = mayLook ? holdButtons(where, changed) : null;
-  const trim = isAdministrator() ? trimPart(where, name, changed) : null;
+  const trim = isAdministrator() ? trimPart(vhost, name, changed) : null;
   const peek = mayLook ? peekForm(vhost, name, FROM, "Read from here: nothing is marked, counted or moved", { begin: (values) => begin(where, values), isLog: true }) : null;
   // Of a stream that has no partitions.
   const own = [h("section", {}, h("h2", {}, "Holds"), holds, holdBar?.node), segmentPart(where), peek ? h("section", {}, h("h2", {}, "Messages"), peek) : null,

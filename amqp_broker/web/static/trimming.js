@@ -1,6 +1,6 @@
 // The oldest messages of a stream are dropped, and it is compacted: both cannot be undone.
 
-import { post } from "./api.js";
+import { path, post } from "./api.js";
 import { confirmName, inlineForm, onceButton } from "./dialog.js";
 import { h, lines } from "./dom.js";
 import { count } from "./format.js";
@@ -8,15 +8,21 @@ import { offsetsAt, placeFields, placeOf } from "./places.js";
 
 const WAYS = ["offset", "time", "age", ["next", "all that is there now"]];
 
-// where: of the stream, in the API. changed: is called when something was.
-export function trimPart(where, name, changed) {
+// changed: is called when something was.
+export function trimPart(vhost, name, changed) {
+  const where = path`v1/streams/${vhost}/${name}`;
   let parts = [];
+  const drop = async (rows) => {
+    for (const each of rows) {
+      await post(path`v1/streams/${vhost}/${rows.length > 1 ? each.name : name}/trim`, { before: each.offset });
+    }
+  };
   const form = inlineForm("Drop the oldest messages", placeFields("before", "All that is before", WAYS), "What would happen?", async (values) => {
     // What is looked at is what is dropped: an offset in each partition, whatever is published meanwhile.
     const place = placeOf(values, "before");
     const rows = (await offsetsAt(where, place)).map((each, index) => ({ ...each, gone: Math.max(0, each.offset - parts[index].first_offset), ...parts[index] }));
     const gone = rows.reduce((sum, each) => sum + each.gone, 0);
-    const trim = () => confirmName("Drop the oldest messages", `Up to ${count(gone)} messages are gone on all nodes, and cannot be had again.`, name, "Drop", () => post(`${where}/trim`, { before: rows.length > 1 ? place : rows[0].offset }))
+    const trim = () => confirmName("Drop the oldest messages", `Up to ${count(gone)} messages are gone on all nodes, and cannot be had again.`, name, "Drop", () => drop(rows))
       .then((done) => done && changed("Dropped."));
     return h("div", { id: "trimmed" }, h("p", {}, `Up to ${count(gone)} messages would go.`),
       rows.length > 1 ? lines(["Partition", "Begins at", "Would begin at"], rows.map((each) => [each.name, count(each.first_offset), count(Math.max(each.offset, each.first_offset))])) : null,
