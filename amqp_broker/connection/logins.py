@@ -8,16 +8,17 @@ Invariants:
 2. At most one check is handed out, so that guessing keeps one core busy at most and each failure is known before the
    next check begins.
 3. What an address has failed at one worker of a node counts at all of them (`tell_with`, `hear`): who guesses is not
-   let guess so many times more.
+   let guess so many times more. But what it has failed elsewhere holds up nobody who has got in from there lately, at
+   whichever worker: this one may not know that his password is right.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.audit.actor import VIA_HTTP, Actor
 from amqp_broker.auth.passwords import DECOY_HASH, verify_password
@@ -46,6 +47,9 @@ HTTP = "http"
 _FREE_FAILURES = 10
 #: Of so many addresses it is known that they have failed.
 _MOST_HOSTS = 10_000
+#: So long it is known who has got in from where, milliseconds; and of so many.
+_KNOWN_MS = 3_600_000
+_MOST_KNOWN = 10_000
 
 
 class PasswordCheck:
@@ -102,6 +106,19 @@ class AskedLogin(PasswordCheck, Completion[LoginOutcome | None]):
         Completion.__init__(self)
 
 
+class OtherWorkers(Protocol):
+    """Those of the node, which hear of logins."""
+
+    def tell_failure(self, host: str) -> None:
+        """One from there has failed."""
+
+    def tell_success(self, host: str) -> None:
+        """One from there has succeeded, after others had failed."""
+
+    def tell_known(self, user: str, host: str) -> None:
+        """This user has got in from there."""
+
+
 class Logins:
     """The logins of a node that wait for a check; `decide` gets each of a client's when there is nothing left to
     compute. waiting: those for which `take` is wanted. attempts, failures: since the start, by protocol."""
@@ -125,14 +142,18 @@ class Logins:
         self._decide = decide
         self.waiting: deque[PasswordCheck] = deque()
         self._running: PasswordCheck | None = None
+        #: By host, how many and when the last one was: here, and at other workers.
         self._failures: dict[str, tuple[int, int]] = {}
-        self._tell: Callable[[str, bool], None] = lambda host, is_failure: None
+        self._told: dict[str, tuple[int, int]] = {}
+        #: Who has got in from where, at any worker, and until when that is known; the oldest first.
+        self._known: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._others: OtherWorkers | None = None
         self.attempts = {AMQP: 0, HTTP: 0}
         self.failures = {AMQP: 0, HTTP: 0}
 
-    def tell_with(self, tell: Callable[[str, bool], None]) -> None:
-        """There are other workers: they hear by this of a host that has failed (True), or got in after that."""
-        self._tell = tell
+    def tell_with(self, others: OtherWorkers) -> None:
+        """There are other workers."""
+        self._others = others
 
     def ask(self, user: str, password: str, host: str) -> AskedLogin:
         """Whether a user may come in from there with this password, some other way than AMQP."""
@@ -159,7 +180,7 @@ class Logins:
                 continue
             # Guessing costs the broker a slow hash each time: an address that has failed has to wait. A password that
             # was right before is let through, so that one bad client locks nobody out.
-            wait = self.has_to_wait_ms(check.host)
+            wait = self.has_to_wait_ms(check.host, check.user)
             if self._is_known(check) or wait:
                 if not self._is_known(check):
                     check.wait_ms = wait
@@ -196,6 +217,8 @@ class Logins:
         )
         if outcome is LoginOutcome.WRONG_PASSWORD or outcome is LoginOutcome.UNKNOWN_USER:
             self.record_failure(check.host)
+        elif outcome is LoginOutcome.ACCEPTED:
+            self._record_known(check.user, check.host)
         return outcome
 
     def _judge(self, check: AskedLogin) -> None:
@@ -224,9 +247,12 @@ class Logins:
 
     # -- addresses that fail ---------------------------------------------------------------------------------------
 
-    def has_to_wait_ms(self, host: str) -> int:
-        """Milliseconds that this host has to wait before it may try again."""
+    def has_to_wait_ms(self, host: str, user: str = "") -> int:
+        """Milliseconds that this host has to wait before it may try again, as that user."""
         count, last = self._failures.get(host, (0, 0))
+        if host in self._told and self._known.get((user, host), 0) <= self._clock.now:
+            elsewhere, last_elsewhere = self._told[host]
+            count, last = count + elsewhere, max(last, last_elsewhere)
         config = self._config
         if count < _FREE_FAILURES or not config.login_backoff_ms:
             return 0
@@ -235,24 +261,50 @@ class Logins:
 
     def record_failure(self, host: str) -> None:
         """A login from there was refused for its user name or password."""
-        self.hear(host, True)
-        self._tell(host, True)
+        self._add(self._failures, host, 1)
+        if self._others is not None:
+            self._others.tell_failure(host)
 
     def record_success(self, host: str) -> None:
         """A login from there has succeeded."""
-        if host in self._failures:
-            self.hear(host, False)
-            self._tell(host, False)
+        if host in self._failures or host in self._told:
+            self._forgive(host)
+            if self._others is not None:
+                self._others.tell_success(host)
 
-    def hear(self, host: str, is_failure: bool) -> None:
-        """What has become of a login from there, here or at another worker."""
-        if not is_failure:
-            self._failures.pop(host, None)
+    def _record_known(self, user: str, host: str) -> None:
+        """The others are told again when half of the time is over, and where it matters, since one of them may have
+        started meanwhile."""
+        if self._others is None:
             return
-        count, _ = self._failures.get(host, (0, 0))
-        if len(self._failures) > _MOST_HOSTS:
-            self._failures.clear()
-        self._failures[host] = (count + 1, self._clock.now)
+        left_ms = self._known.get((user, host), 0) - self._clock.now
+        if left_ms < _KNOWN_MS // 2 or host in self._failures or host in self._told:
+            self.hear_known(user, host)
+            self._others.tell_known(user, host)
+
+    def hear(self, host: str, failures: int, is_forgiven: bool) -> None:
+        """What has become of logins from there at another worker. failures: since it was forgiven, if it was."""
+        if is_forgiven:
+            self._forgive(host)
+        if failures:
+            self._add(self._told, host, failures)
+
+    def hear_known(self, user: str, host: str) -> None:
+        """The user has got in from there, here or at another worker."""
+        self._known[user, host] = self._clock.now + _KNOWN_MS
+        self._known.move_to_end((user, host))
+        if len(self._known) > _MOST_KNOWN:
+            self._known.popitem(last=False)
+
+    def _forgive(self, host: str) -> None:
+        self._failures.pop(host, None)
+        self._told.pop(host, None)
+
+    def _add(self, failures: dict[str, tuple[int, int]], host: str, number: int) -> None:
+        count, _ = failures.get(host, (0, 0))
+        if len(failures) > _MOST_HOSTS:
+            failures.clear()
+        failures[host] = (count + number, self._clock.now)
 
 
 def is_loopback(host: str) -> bool:

@@ -9,7 +9,8 @@ version is passed over, so that the answer is the same as none.
 
 Invariants:
 1. Each question is answered once: by the other node, or when its time is up.
-2. So many questions to one node wait for their answers at most; others are not asked.
+2. So many questions to one node wait for their answers at most; others are not asked. But for what workers of one
+   node have to know of each other (`_ALWAYS`): whoever asks that has few questions open himself.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ _PATIENT = frozenset({
     "totals", "audit", "page", "rows", "object", "node", "alarms", "holders", "raft", "peek", "guard",
     "figures", "offset", "segments", "statistics", "clients",
 })  # fmt: skip
+#: What is asked however many are open, and is not among those: limits of the node would not hold.
+_ALWAYS = frozenset({"entries", "logins_told"})
 _VERSION = 1
 _QUESTION, _ANSWER = 0, 1
 _HEAD_BYTES = 10
@@ -58,11 +61,14 @@ class PeerAnswer(NamedTuple):
 
 
 class _Open(Completion[PeerAnswer | None]):
-    """A question that is not answered. Its result: the answer, None where there is none."""
+    """A question that is not answered. Its result: the answer, None where there is none. is_sent: the other has it, or
+    will."""
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, is_counted: bool) -> None:
         super().__init__()
         self.node = node
+        self.is_counted = is_counted
+        self.is_sent = False
         self.timer: Timer | None = None
 
     def finish(self, result: PeerAnswer | None) -> None:
@@ -107,18 +113,22 @@ class PeerQuestions:
 
     def ask(self, node: str, verb: str, fields: JsonObject, asker: Asker, patience_ms: int = PATIENCE_MS) -> _Open:
         """Its result is the answer of a node, None where there is none in time."""
-        question = _Open(node)
+        question = _Open(node, verb not in _ALWAYS)
         number, self._next = self._next, self._next + 1
         said = encode({"verb": verb, "fields": fields, "name": asker.name, "tags": list(asker.tags)})
         octets = bytes([_VERSION, _QUESTION]) + number.to_bytes(8, "big") + said.encode("ascii")
-        is_open = sum(each.node == node for each in self._open.values()) < _MOST_OPEN
-        if not is_open or not self._membership.is_linked(node) or not self._send(node, octets):
+        has_room = not question.is_counted or self._count_open(node) < _MOST_OPEN
+        if not has_room or not self._membership.is_linked(node) or not self._send(node, octets):
             question.finish(None)
             return question
+        question.is_sent = True
         self._open[number] = question
         until = self._clock.now + patience_ms
         question.timer = self._timers.at(until, lambda now: self._settle(number, None))
         return question
+
+    def _count_open(self, node: str) -> int:
+        return sum(each.node == node and each.is_counted for each in self._open.values())
 
     def ask_all(
         self, nodes: Iterable[str], verb: str, fields: JsonObject, asker: Asker, patience_ms: int = PATIENCE_MS

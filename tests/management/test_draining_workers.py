@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from amqp_broker.management.verbs import draining
+from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client
 from tests.node.system_service import SystemService, tool
 from tests.node.worker_world import WorkerWorld
@@ -15,7 +17,7 @@ from tests.node.worker_world import WorkerWorld
 class Desk:
     """A tool at a worker."""
 
-    def __init__(self, world: WorkerWorld, at: str) -> None:
+    def __init__(self, world: NodeCluster, at: str) -> None:
         self._world = world
         self._service = SystemService(world.nodes[at], tool(world.nodes[at]))
 
@@ -76,3 +78,21 @@ def test_a_pace_that_cannot_be_drains_no_worker() -> None:
     world = WorkerWorld(2)
     assert not Desk(world, "n1/1").ask("node.drain", pace=0)["ok"]
     assert not any(driver.node.facts.is_drained for driver in world.nodes.values())
+
+
+@pytest.mark.parametrize(("world_class", "node", "late"), [(WorkerWorld, "n1", "n1"), (NodeCluster, "n2", "n2")])
+def test_what_has_begun_is_not_refused_for_who_answers_late(
+    world_class: type[NodeCluster], node: str, late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_class()
+    world.run_until_ready()
+    desk = Desk(world, "n1/1" if world_class is WorkerWorld else "n1")
+    monkeypatch.setattr(draining, "PATIENCE_MS", 0)
+    for verb, is_drained in (("node.drain", True), ("node.revive", False)):
+        said = desk.ask(verb, node=node)
+        assert (said["node"], said["is_safe"], said["silent_workers"]) == (node, False, [late]), said
+        assert said["is_draining"] is is_drained
+        assert world.nodes[late].node.facts.is_drained is is_drained
+    assert desk.ask("node.guard", node=node)["error"].startswith(f"node.guard: node {late} does not answer")
+    world.isolate(late)
+    assert not desk.ask("node.drain", node=node)["ok"] or world_class is WorkerWorld, "it was not told"

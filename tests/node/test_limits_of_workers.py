@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from amqp_broker.management.access import Asker
 from amqp_broker.metadata import commands
 from amqp_broker.protocol import methods
 from tests.management.users import add_user, log_in
@@ -23,6 +27,35 @@ def world_with(kind: str) -> WorkerWorld:
     world.nodes["n1"].node.broker.propose(LIMITS[kind])
     world.settle()
     return world
+
+
+def entries_at(world: WorkerWorld, name: str) -> Any:
+    return world.nodes[name].node.system.counts.entries
+
+
+def peers_at(world: WorkerWorld, name: str) -> Any:
+    return world.nodes[name].node.system._totals._peers
+
+
+def keep_all_questions_open(world: WorkerWorld, name: str) -> None:
+    """A worker has asked each of the others as much as it may."""
+    peers = peers_at(world, name)
+    nobody = Asker(world.nodes[name].node.broker.metadata, "", ())
+    asked = [peers.ask(other, "clients", {}, nobody) for other in WORKERS if other != name for _ in range(70)]
+    assert asked[-1].is_done
+
+
+def count_questions(world: WorkerWorld, name: str) -> list[str]:
+    """The verbs that a worker asks others from now on."""
+    peers, asked = peers_at(world, name), []
+    ask = peers.ask
+
+    def count(node: str, verb: str, *rest: Any) -> Any:
+        asked.append(verb)
+        return ask(node, verb, *rest)
+
+    peers.ask = count
+    return asked
 
 
 def is_open(client: Client) -> bool:
@@ -124,3 +157,117 @@ def test_a_client_that_goes_while_its_channel_is_asked_for() -> None:
     later.send(1, methods.ChannelOpen())
     world.run(100)
     assert later.names()[-1] == "channel.open-ok"
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+def test_limits_hold_while_as_many_questions_as_may_be_are_open() -> None:
+    world = world_with("user")
+    world.nodes["n1"].node.broker.propose(commands.limit_user("limited", {"max-connections": 1, "max-channels": 0}))
+    world.settle()
+    elsewhere = log_in(world.nodes["n1/2"], "limited")
+    world.run(100)
+    keep_all_questions_open(world, "n1")
+    client = log_in(world.nodes["n1"], "limited")
+    world.run(100)
+    assert [is_open(elsewhere), is_open(client)] == [True, False]
+
+
+def test_channels_that_many_connections_open_at_once() -> None:
+    world = WorkerWorld(3)
+    add_user(world.nodes["n1"], "limited")
+    world.nodes["n1"].node.broker.propose(commands.limit_user("limited", {"max-channels": 14}))
+    world.settle()
+    elsewhere = log_in(world.nodes["n1/1"], "limited")
+    for number in range(1, 11):
+        elsewhere.send(number, methods.ChannelOpen())
+    crowds = {name: [log_in(world.nodes[name], "limited") for _ in range(80)] for name in ("n1", "n1/2")}
+    world.run(3000)
+    keep_all_questions_open(world, "n1")
+    asked = count_questions(world, "n1")
+    for name in ("n1", "n1/2"):
+        for client in crowds[name]:
+            client.send(1, methods.ChannelOpen())
+    world.run(3000)
+    heard = [[event.method.name for event in client.events] for crowd in crowds.values() for client in crowd]
+    let_in, refused = (sum(name in names for names in heard) for name in ("channel.open-ok", "connection.close"))
+    assert (let_in, refused) == (4, 156)
+    assert len(asked) <= 2 * 16, "one question is for all that wait"
+
+
+def test_a_crowd_of_one_user_is_let_in_on_few_questions() -> None:
+    world = WorkerWorld(3)
+    add_user(world.nodes["n1"], "limited")
+    world.nodes["n1"].node.broker.propose(commands.limit_user("limited", {"max-connections": 250}))
+    world.settle()
+    crowd = [log_in(world.nodes["n1/2"], "limited") for _ in range(20)]
+    world.run(1000)
+    asked = count_questions(world, "n1")
+    crowd += [log_in(world.nodes["n1"], "limited") for _ in range(300)]
+    world.run(1000)
+    assert (sum(map(is_open, crowd)), len(crowd)) == (250, 320)
+    assert 0 < len(asked) <= 8
+    assert entries_at(world, "n1").counts("limited", "/")[:4] == (230, 230, 0, 0), "nobody asks any more"
+
+
+@pytest.mark.parametrize("every_ms", [1, 60], ids=["links", "slow links"])
+def test_crowds_at_all_workers_at_once(every_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None too many, and none is refused for others that are refused as well: also where all always ask at once."""
+    world = world_with("user")
+    world.nodes["n1"].node.broker.propose(commands.limit_user("limited", {"max-connections": 100}))
+    world.settle()
+    crowd = [log_in(world.nodes[WORKERS[number % 3]], "limited") for number in range(300)]
+    monkeypatch.setattr(world, "is_stuck", lambda name, target: world.now % every_ms != 0)
+    world.run(9000)
+    assert sum(map(is_open, crowd)) == 100
+
+
+def test_many_users_share_a_question() -> None:
+    world = world_with("vhost")
+    world.nodes["n1"].node.broker.propose(commands.limit_vhost("/", {"max-connections": 30}))
+    world.settle()
+    names = [f"user{number}" for number in range(60)]
+    for name in names:
+        add_user(world.nodes["n1"], name)
+    world.settle()
+    asked = count_questions(world, "n1/1")
+    crowd = [log_in(world.nodes["n1/1"], name) for name in names]
+    world.run(3000)
+    assert sum(map(is_open, crowd)) == 30
+    assert 0 < asked.count("entries") <= 2 * 16, "and not one to each of the others for each of them"
+
+
+# -- on the way from one worker to another -----------------------------------------------------------------------------
+
+
+def expect(world: WorkerWorld, name: str) -> Any:
+    """A worker waits for a connection. Returns where that is known."""
+    expected = entries_at(world, name)._expected
+    timers, clock = world.nodes[name].node.broker.timers, world.nodes[name].node.broker.clock
+    expected.add(b"token", SimpleNamespace(user="limited", vhost="/"), timers.at(clock.now + 60_000, lambda now: None))
+    return expected
+
+
+@pytest.mark.parametrize("asks", ["n1/1", "n1/2"], ids=["where it comes to", "at a third"])
+@pytest.mark.parametrize("kind", ["user", "vhost"])
+def test_who_may_be_counted_at_two_workers_keeps_nobody_out_for_that(kind: str, asks: str) -> None:
+    world = world_with(kind)
+    clients = [log_in(world.nodes["n1"], "limited") for _ in range(3)]
+    world.run(100)
+    expected = expect(world, "n1/1")
+    last = log_in(world.nodes[asks], "limited")
+    world.run(10)
+    expected.take(b"token")
+    world.run(500)
+    assert all(map(is_open, [*clients, last]))
+
+
+def test_who_is_on_the_way_and_does_not_arrive_counts_in_the_end() -> None:
+    world = world_with("user")
+    clients = [log_in(world.nodes["n1"], "limited") for _ in range(3)]
+    world.run(100)
+    expect(world, "n1/1")
+    last = log_in(world.nodes["n1/2"], "limited")
+    world.run(3000)
+    assert [*map(is_open, [*clients, last])] == [True] * 3 + [False]

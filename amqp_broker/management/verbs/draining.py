@@ -8,8 +8,9 @@ Tools stay: the management process, and administrators who ask `amq.system`. Bei
 node's end: it starts as any other.
 
 A node is all of its workers: each is asked, and what they say is one answer. A worker that says nothing may have
-clients, so the node is not safe to be stopped then. The pace is the node's: each worker has the share of it that it has
-of the clients, as they were when it was asked for; asked for again, it is shared out anew.
+clients, so the node is not safe to be stopped then. Once one of them has been told to drain, or to be revived, it does
+so: what is answered says that, and who has not answered in time. The pace is the node's: each worker has the share of
+it that it has of the clients, as they were when it was asked for; asked for again, it is shared out anew.
 
 Invariant: of connections no more are closed in a second than `drain_pace` says.
 """
@@ -90,7 +91,8 @@ class Draining:
         return self._ask(request, "guard", self._guard_here)
 
     def _ask(self, request: Request, verb: str, here: Callable[[Request], Steps]) -> Steps:
-        """All workers of a node. Without its worker 0, and those with groups, there is no answer."""
+        """All workers of a node. Whether it is safe nobody says without its worker 0, and those with groups; but what
+        has begun is not refused for that."""
         own = self._peers.own_node
         host = node_of_worker(own)
         node = request.text("node", host)
@@ -114,9 +116,13 @@ class Draining:
             answer = yield question
             if answer is not None:
                 said[name] = dict(answer.fields)
+        has_begun = verb != "guard" and (own in asked or any(question.is_sent for question in questions.values()))
         for name in (node, *with_groups):
-            if name not in said:
+            if name not in said and not has_begun:
                 raise Refused(FAILED, f"node {name} does not answer; ask it itself, or look whether it is there")
+        if not said:
+            said[node] = {"node": node, "is_draining": verb == "drain", **NOTHING, "connections": 0}
+            return _whole(node, said, asked)
         return _whole(node, said, [name for name in asked if name not in said])
 
     def _with_groups(self, node: str, host: str) -> list[str]:
@@ -234,10 +240,12 @@ class Draining:
 
 
 def _whole(node: str, said: dict[str, JsonObject], silent: list[str]) -> JsonObject:
-    """What the workers of a node have said of it, as one answer: its worker 0's, with what is the others'."""
-    whole = dict(said[node])
+    """What the workers of a node have said of it, as one answer: its worker 0's, or that of the first that has said
+    something, with what is the others'."""
+    first = node if node in said else next(iter(said))
+    whole = {**said[first], "node": node}
     for name, other in said.items():
-        if name == node:
+        if name == first:
             continue
         whole["is_safe"] = whole["is_safe"] and other["is_safe"]
         whole["is_draining"] = whole["is_draining"] or other["is_draining"]
