@@ -19,6 +19,7 @@ cdef class Queue:
     cdef public WriteGroup writes
 
     cpdef int publish(self, Message message, object receipt, bint is_again, long long now) except -1
+    cpdef bint refuses(self, Message message) except -1
     cpdef int credit_returned(self, Consumer consumer) except -1
     cpdef int dispatch(self, long long now) except -1
     cpdef int ack(self, Delivery delivery) except -1

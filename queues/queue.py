@@ -305,6 +305,11 @@ class Queue:
         of itself."""
         raise NotImplementedError
 
+    def refuses(self, message: Message) -> bool:
+        """Whether it is full, and would refuse this message now: it is asked, and nothing becomes of it. False also
+        where that is only known where its log is."""
+        return False
+
     def move_target(self) -> MoveTarget | None:
         """What an entry of the journal can put messages into that it takes out of another queue (queues/moved.py); None
         where that cannot be."""

@@ -78,19 +78,17 @@ class TriedReceipt(JointReceipt):
         super().__init__()
         self.has = has
 
-    def part(self, name: str, buries: bool = False) -> Receipt:
-        """What becomes of the letter in one place, for whom it is the whole receipt. buries: what the place refuses it
-        makes a dead letter of its own, so that nothing is lost, and another try would be another one."""
-        return _Part(self, name, buries)
+    def part(self, *names: str) -> Receipt:
+        """What becomes of the letter in some places, for whom it is the whole receipt: they have it, all or none."""
+        return _Part(self, names)
 
 
 class _Part(Receipt):
-    """A place has a letter when the first of its commands is done, and none was refused by it."""
+    """Places have a letter when the first of their commands is done, and none was refused by them."""
 
-    def __init__(self, whole: TriedReceipt, name: str, buries: bool) -> None:
+    def __init__(self, whole: TriedReceipt, names: tuple[str, ...]) -> None:
         self._whole = whole
-        self._name = name
-        self._buries = buries
+        self._names = names
         self._is_refused = False
 
     def expect(self) -> None:
@@ -99,11 +97,9 @@ class _Part(Receipt):
 
     def complete(self, refusal: Refusal | None) -> None:
         """One of the commands is done, or was refused."""
-        if refusal is Refusal.FULL and self._buries:
-            refusal = None
         if refusal in (Refusal.FULL, Refusal.UNKNOWN):
             self._is_refused = True
-            self._whole.has.discard(self._name)
+            self._whole.has.difference_update(self._names)
         elif not self._is_refused:
-            self._whole.has.add(self._name)
+            self._whole.has.update(self._names)
         self._whole.complete(refusal)

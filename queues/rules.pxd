@@ -52,8 +52,9 @@ cdef class QueueRules(Queue):
 
     @cython.locals(sequence="unsigned long long", expires_at="long long", consumer=Consumer, entry=Entry)
     cpdef bint accept(self, Message message, long long now) except -1
-    @cython.locals(ready=Ready)
     cpdef bint rejects(self, Message message, long long now) except -1
+    @cython.locals(ready=Ready)
+    cpdef bint refuses(self, Message message) except -1
     @cython.locals(ttl="long long")
     cpdef long long expiry_of(self, Message message, long long now) except -1
     cdef int add(self, Message message, unsigned long long sequence, long long expires_at,

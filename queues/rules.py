@@ -237,16 +237,21 @@ class QueueRules(Queue):
 
     def rejects(self, message: Message, now: int) -> bool:
         """Whether the queue is full and refuses the message (overflow reject-publish; the -dlx form dead-letters)."""
-        if not self.rejects_overflow:
-            return False
-        ready = self.ready
-        if not (0 <= self.max_length <= ready.count) and not (
-            0 <= self.max_length_bytes < ready.message_bytes + message.body_size
-        ):
+        if not self.refuses(message):
             return False
         if self.buries_refused and self.has_dead_letters:
             self.bury_refused(message)
         return True
+
+    def refuses(self, message: Message) -> bool:
+        """See Queue."""
+        if not self.rejects_overflow:
+            return False
+        ready = self.ready
+        return bool(
+            0 <= self.max_length <= ready.count
+            or 0 <= self.max_length_bytes < ready.message_bytes + message.body_size
+        )
 
     def expiry_of(self, message: Message, now: int) -> int:
         """When the message expires here, milliseconds since the epoch, 0 for never: the lower of the two TTLs."""

@@ -20,7 +20,7 @@ from storage.errors import StorageError
 #: Octets that are fetched ahead at most, of all queues together.
 AHEAD_BYTES = 8 * 1024 * 1024
 #: What was not taken while others asked so many times is given up where there is no room.
-PATIENCE = 16
+PATIENCE = 64
 
 
 class _Stretch:

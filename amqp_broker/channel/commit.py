@@ -52,7 +52,8 @@ REQUEUE = 2
 FAIL = 3
 
 _ENDED: Final = object()
-# By the queue, of a way that is one message's own.
+# Of a way that is one message's own, and of that by the queue.
+_WAY_OCTETS = 500
 _QUEUE_OCTETS = 8
 #: So many deliveries are claimed or settled, and so many messages published, in one slice.
 _CLAIMS = 400
@@ -74,11 +75,12 @@ class Transaction:
     def __len__(self) -> int:
         return len(self.messages) + len(self.settlements)
 
-    def add_message(self, routed: RoutedMessage) -> None:
-        """A publish. Raises ChannelException when the transaction gets too big."""
+    def add_message(self, routed: RoutedMessage, has_own_way: bool) -> None:
+        """A publish. has_own_way: its headers have made it another one than that of its address. Raises
+        ChannelException when the transaction gets too big."""
         self._size += routed.message.size
-        if routed.facts.may_copy:
-            self._size += _QUEUE_OCTETS * len(routed.route.queues)
+        if has_own_way:
+            self._size += _WAY_OCTETS + _QUEUE_OCTETS * len(routed.route.queues)
         if self._size > self._limit_bytes:
             raise precondition_failed(
                 f"transaction of {self._size} octets is above the limit of {self._limit_bytes} (max_tx_size): "

@@ -125,7 +125,7 @@ class Publisher:
                 check_topics(channel, message.address.exchange, keys)
         routed = self._find_way(channel, route, message, facts)
         if channel.transaction is not None:
-            channel.transaction.add_message(routed)
+            channel.transaction.add_message(routed, routed.route is not route)
             channel.services.turn_share.note(channel.connection, LONG_WAY)
             return
         receipt = channel.confirms.new_receipt() if channel.is_confirming else None

@@ -49,6 +49,7 @@ cdef class Replication:
     cdef dict _workers
     cdef dict _connected
     cdef dict _absent
+    cdef dict _looked_after
     cdef object _leader
     cdef long long _told_members
     cdef long long _told_workers

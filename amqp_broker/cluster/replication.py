@@ -171,6 +171,7 @@ class Replication:
         self._connected: dict[str, int] = {}  # linked members, and up to where they have applied the metadata
         self._workers: dict[str, None] = {}
         self._absent: dict[str, int] = {}  # the other members, and since when
+        self._looked_after: dict[str, int] = {}  # those of them whose queues were given up, and when the last time
         self._leader: str | None = None
         self._told_members = self._told_workers = self._linking_since = 0
         self._is_absorbing = self._has_populated = False
@@ -417,6 +418,7 @@ class Replication:
         self.is_busy = True
         self._connected[name] = 0
         self._absent.pop(name, None)
+        self._looked_after.pop(name, None)
         self._told_members = self._told_workers = 0
         if are_beside(name, self.own_node):
             self._workers[name] = None
@@ -483,9 +485,11 @@ class Replication:
     def _look_after_absent(self, now: int) -> None:
         """Members that are away for too long lose what does not survive their restart."""
         for name, since in self._absent.items():
-            if now - since >= self._config.node_down_ms and self._metadata.transients(name):
+            if now - max(since, self._looked_after.get(name, 0)) < self._config.node_down_ms:
+                continue
+            self._looked_after[name] = now
+            if self._metadata.some_transients(name, 1, self._metadata.next_queue_id):
                 log.warning("%s is away for %d ms: its transient queues are gone", name, now - since)
-                self._absent[name] = now
                 self._give_up(name)
 
     def _give_up(self, name: str) -> None:

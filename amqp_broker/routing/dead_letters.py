@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.messages.deaths import Deaths, past_deaths, short_string
 from amqp_broker.messages.facts import MessageFacts
-from amqp_broker.routing.routes import needs_receipt
+from amqp_broker.routing.routes import groups_of, needs_receipt
 from exchanges.router import UnknownExchange
 from queues.arguments import Overflow
 from queues.effects import Refusal
@@ -225,18 +225,27 @@ class DeadLetters:
     def _try(
         self, vhost: VHost, letter: Message, queues: list[Queue], delayed: list[str], now: int, receipt: TriedReceipt
     ) -> None:
-        """Publish a letter to those that do not have it yet, each for itself: one that is full must not make the others
-        get it again and again."""
+        """Publish a letter to those that do not have it yet. One that is full must not make the others get it again and
+        again, nor bury it each time: those whose log is here are asked first; those that may refuse it elsewhere have
+        it for themselves, and the others of a group together, as it is written once for all of them."""
         self.is_posting = True
         try:
+            wanted: list[Queue] = []
             for queue in queues:
                 if queue.name in receipt.has:
                     continue
-                settings = queue.settings
-                buries = settings.overflow is Overflow.REJECT_PUBLISH_DLX and settings.dead_letter_exchange is not None
-                part = receipt.part(queue.name, buries)
-                outcome = vhost.publish(letter, [queue], now, part, True)
-                if queue.writes.is_local:  # it tells no receipt
+                if queue.refuses(letter):
+                    part = receipt.part(queue.name)
+                    part.expect()
+                    part.complete(Refusal.FULL)
+                elif queue.writes.is_local or queue.settings.overflow in (None, Overflow.DROP_HEAD):
+                    wanted.append(queue)
+                else:
+                    vhost.publish(letter, [queue], now, receipt.part(queue.name), True)
+            for group, members in groups_of(wanted) if wanted else ():
+                part = receipt.part(*[queue.name for queue in members])
+                outcome = group.publish(letter, members, part, True, now)
+                if group.is_local:  # it tells no receipt
                     part.expect()
                     part.complete(Refusal.FULL if outcome == _REFUSED else None)
         finally:

@@ -105,6 +105,8 @@ class DeadLetterPublisher:
         self._again: deque[tuple[int, DeadLettered]] = deque()
         # Of letters that are tried until all have them, by queue and letter: who does.
         self._have: dict[tuple[int, int], set[str]] = {}
+        # And up to where this node's journal has what earlier tries have written.
+        self._written: dict[tuple[int, int], int] = {}
         self._early: dict[int, int] = {}  # the last letter of a queue among those that wait until this node knows it
         self._under_way: dict[int, dict[int, bool]] = {}
         self._unsynced: deque[_Unsynced] = deque()
@@ -124,6 +126,7 @@ class DeadLetterPublisher:
         self._again.clear()
         self._early.clear()
         self._have.clear()
+        self._written.clear()
         self._under_way.clear()
         self._unsynced.clear()
         self._dispatched.clear()
@@ -184,6 +187,9 @@ class DeadLetterPublisher:
             self._again.append((now + RETRY_MS, effect))
             return
         position = int(journal.position) if journal.position != before else 0
+        if queue.gives_up_at_least_once:
+            position = max(position, self._written.get((queue_id, letter), 0))
+            self._written[queue_id, letter] = position
         term = self._term
 
         def tell(refusals: list[Refusal]) -> None:
@@ -233,6 +239,7 @@ class DeadLetterPublisher:
 
     def _done(self, queue_id: int, letter: int) -> None:
         self._have.pop((queue_id, letter), None)
+        self._written.pop((queue_id, letter), None)
         under_way = self._under_way.get(queue_id)
         if under_way is None or letter not in under_way:
             return
