@@ -138,8 +138,7 @@ class Replication:
         self.clock = clock
         self._random_bytes = random_bytes
         self._take_level = take_level
-        self.is_ready = False
-        self.waits_for_level = False
+        self.is_ready = self.waits_for_level = False
         #: Something has happened in this turn that concerns groups or peers. What submits a command sets it.
         self.is_busy = True
         #: When `tick` is due; 0 for never. As of the last turn that was busy.
