@@ -636,6 +636,7 @@ class Replication:
         number = self.machine.last_number(self.own_node, self.stream.session)
         if number:
             self.stream.applied(number, index, None, self.clock.now)
+            self._transient_queues.applied(number)
 
     def leads(self, is_leader: bool, leader: str | None) -> None:
         """See Listener."""

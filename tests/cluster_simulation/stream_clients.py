@@ -233,8 +233,10 @@ class StreamConsumer(StreamClient):
         kind = self.choose()
         content = world.stream_model.content(kind.name)
         somewhere = chance.randint(0, len(content.numbers))
+        # At a node that is behind it begins where that knows it to.
+        first = min(content.firsts.values(), default=content.first)
         offset, expected = chance.choice(
-            [("first", content.first), ("last", None), ("next", None), (somewhere, None), ("1s", None)]
+            [("first", first), ("last", None), ("next", None), (somewhere, None), ("1s", None)]
         )
         values = tuple(chance.sample(VALUES, chance.randint(1, 2))) if chance.random() < 0.3 else ()
         self.read(kind, offset, expected, values)

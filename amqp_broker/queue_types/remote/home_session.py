@@ -320,13 +320,12 @@ class HomeSession:
     def _publish_to_many(self, queue_ids: list[int], message: Message, now: int) -> None:
         found = [self.home.find(queue_id) for queue_id in queue_ids]
         queues = [queue for queue in found if queue is not None]
-        missing = [self.home.why_missing(queue_id) for queue_id in queue_ids if queue_id in self.home.withheld]
-        if not queues:
-            self._refuse(missing[0] if missing else Refusal.NO_QUEUE)
-            return
-        self._note_outcome(self.home.vhost_of(queues[0]).publish(message, queues, now))
-        if missing:
-            self._refuse(missing[0])
+        if queues:
+            self._note_outcome(self.home.vhost_of(queues[0]).publish(message, queues, now))
+        if len(queues) < len(queue_ids):
+            # One that is not there may be gone, or not be there yet: it is to live here, and this node does not know.
+            withheld = [self.home.why_missing(queue_id) for queue_id in queue_ids if queue_id in self.home.withheld]
+            self._refuse(withheld[0] if withheld else Refusal.NO_QUEUE)
 
     def _note_outcome(self, outcome: int) -> None:
         if outcome == _STORED:
