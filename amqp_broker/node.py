@@ -268,7 +268,7 @@ class Node:
         config, pager = self.config, self._pager
         self.publisher = Publisher(self.broker, self.background, self.system)
         self.assemblies = Assemblies(pager, config.max_partial_messages_bytes)
-        self.confirming = Confirming(self._journal)
+        self.confirming = Confirming(self._journal, self.timers, self.clock, config.confirm_delay_ms)
         self._dead_letters = self.broker.dead_letters
         self.services = ChannelServices(
             self.clock, self.timers, self.background, self.store, pager, self.broker.metadata, self.broker.declarations,

@@ -42,6 +42,7 @@ cdef class Confirms:
     cdef list _nacked
     cdef long long _stored_position
     cdef long long _synced_position
+    cdef unsigned long long _due
 
     cpdef void end(self) except *
     cdef int record_publish(self) except -1
@@ -57,6 +58,9 @@ cdef class Confirms:
     cpdef bint synced(self, long long position) except -1
     @cython.locals(last="unsigned long long", record=ConfirmRecord)
     cdef int _confirm_done(self) except -1
+    cdef void _tell(self, unsigned long long last) except *
+    @cython.locals(last="unsigned long long")
+    cpdef void tell_due(self) except *
     @cython.locals(channel=Channel, nacked=list, refused="unsigned long long")
     cdef void _confirm(self, unsigned long long last) except *
     @cython.locals(channel=Channel, count="long long")
@@ -65,11 +69,16 @@ cdef class Confirms:
 @cython.final
 cdef class Confirming:
     cdef public list noted
-    cdef public list awaiting
+    cdef public dict awaiting
     cdef Journal _journal
+    cdef object _timers
+    cdef object _clock
+    cdef public long long delay_ms
+    cdef list _delayed
 
     cdef int note(self, Confirms confirms) except -1
     @cython.locals(noted=list, confirms=Confirms, position="long long")
     cpdef int end_turn(self, long long now) except -1
     @cython.locals(confirms=Confirms)
     cpdef int synced(self, long long position) except -1
+    cpdef int delay(self, Confirms confirms) except -1

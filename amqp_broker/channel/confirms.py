@@ -1,6 +1,7 @@
 """Confirms: the publisher confirms of one channel (RabbitMQ's extension): which publishes are done, and telling so.
 
     record_publish -> record_outcome | new_receipt -> end_turn: a record -> synced, its receipts complete -> basic.ack
+                                                                             (-> confirm_delay passes)
 
 What a turn published is one record: the number of its last publish, how far the journal has to be synced for it, and
 how many commands of it are on their way to logs elsewhere.
@@ -24,6 +25,8 @@ from queues.receipts import Receipt
 if TYPE_CHECKING:
     from amqp_broker.channel.channel import Channel
     from amqp_broker.routing.routes import PublishRoute
+    from amqp_broker.turn.clock import TurnClock
+    from queues.timers import Timers
     from storage.journal import Journal
 
 _BASIC_ACK = 60 << 16 | 80
@@ -101,6 +104,7 @@ class Confirms:
         self._nacked: list[int] = []
         self._stored_position = 0
         self._synced_position = 0
+        self._due = 0  # the number up to which it is told when `confirm_delay` has passed
 
     def end(self) -> None:
         """The channel has closed: nobody is told any more."""
@@ -169,7 +173,7 @@ class Confirms:
             record = self._turn_record
             if record is None:
                 if not self._turn_is_stored and not self._pending:
-                    self._confirm(self.published)
+                    self._tell(self.published)
                     return False
                 record = ConfirmRecord(self)
             self._turn_record = self._joint = self._joint_way = None
@@ -198,7 +202,21 @@ class Confirms:
             last = record.last
             pending.popleft()
         if last:
+            self._tell(last)
+
+    def _tell(self, last: int) -> None:
+        """Everything up to the number `last` is done: say so now, or with what is done soon."""
+        if self._confirming.delay_ms == 0:
             self._confirm(last)
+            return
+        if self._due == 0:
+            self._confirming.delay(self)
+        self._due = last
+
+    def tell_due(self) -> None:
+        """Say what has waited."""
+        last, self._due = self._due, 0
+        self._confirm(last)
 
     def _confirm(self, last: int) -> None:
         """Confirm everything up to the number `last`: one basic.ack for each run between nacks."""
@@ -223,12 +241,16 @@ class Confirms:
 
 class Confirming:
     """The Confirms of a node that have something to do. noted: at the end of this turn. awaiting: when the disk has
-    what they wait for."""
+    what they wait for. delay_ms: so long what is done may wait to be told of together with more, milliseconds."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, timers: Timers, clock: TurnClock, delay_ms: int) -> None:
         self._journal = journal
+        self._timers = timers
+        self._clock = clock
+        self.delay_ms = delay_ms
         self.noted: list[Confirms] = []
-        self.awaiting: list[Confirms] = []
+        self.awaiting: dict[Confirms, None] = {}
+        self._delayed: list[Confirms] = []
 
     def note(self, confirms: Confirms) -> None:
         """It has something to do at the end of this turn."""
@@ -239,9 +261,21 @@ class Confirming:
         position = self._journal.position
         noted, self.noted = self.noted, []
         for confirms in noted:
-            if confirms.end_turn(position) and confirms not in self.awaiting:
-                self.awaiting.append(confirms)
+            if confirms.end_turn(position):
+                self.awaiting[confirms] = None
 
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there."""
-        self.awaiting = [confirms for confirms in self.awaiting if confirms.synced(position)]
+        if self.awaiting:
+            self.awaiting = {confirms: None for confirms in self.awaiting if confirms.synced(position)}
+
+    def delay(self, confirms: Confirms) -> None:
+        """It has something to say when the delay has passed, from the first that waits."""
+        if not self._delayed:
+            self._timers.at(self._clock.now + self.delay_ms, self._tell_due)
+        self._delayed.append(confirms)
+
+    def _tell_due(self, now: int) -> None:
+        delayed, self._delayed = self._delayed, []
+        for confirms in delayed:
+            confirms.tell_due()

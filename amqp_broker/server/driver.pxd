@@ -2,6 +2,7 @@ cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node, Turn
 from amqp_broker.server.peers cimport PeerLinks
+from amqp_broker.server.readiness cimport Readiness
 from amqp_broker.server.system_calls cimport monotonic_time
 
 cdef double _CALM_S, _BULK_S, _SYNCS_S
@@ -29,7 +30,7 @@ cdef class Driver:
     cdef double _turn_began_at
     cdef double _turn_ended_at
     cdef object _late
-    cdef public object second_looks
+    cdef public Readiness readiness
     cdef object _job
     cdef double _syncs_until
     cdef Py_ssize_t _inline_bytes

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import cython
 
 from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
-from amqp_broker.server.second_looks import SecondLooks
+from amqp_broker.server.readiness import Readiness
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
 from amqp_broker.turn.file_work import FileWork
@@ -136,7 +136,7 @@ class Driver:
         self._turn_began_at = 0.0
         self._turn_ended_at = 0.0
         self._late: deque[TcpTransport] = deque()
-        self.second_looks = SecondLooks(loop)
+        self.readiness = Readiness(loop)
         self._job: SyncJob | None = None
         self._syncs_until = 0.0  # in the loop, of this turn
         self._inline_bytes = config.inline_sync_bytes
@@ -606,6 +606,7 @@ class Driver:
     def stop_threads(self) -> None:
         """End the threads, and the turns with them: what the loop still calls finds that all is over."""
         self._is_over = True
+        self.readiness.close()
         if self._timings is not None:
             gc.callbacks.remove(self._collected)
         self._checker.shutdown(wait=True, cancel_futures=True)

@@ -2,6 +2,7 @@ cimport cython
 from amqp_broker.connection.connection cimport Connection
 from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.server.driver cimport Driver
+from amqp_broker.server.readiness cimport Readiness, Watched
 from amqp_broker.server.system_calls cimport drop_sent, monotonic_time, receive_into, send_bytes
 
 cdef Py_ssize_t _NEWCOMER_READS, _PIECES, _LOW_WATER, _READ_BYTES, _LARGE_FRAME_BYTES, _LARGE_READ_BYTES, _GATED_READ_BYTES, _BULK_BYTES, _IMMEDIATE_TURN_BYTES
@@ -9,10 +10,10 @@ cdef int _MSG_PEEK, _MSG_TRUNC, _CLOSING, _ENDING, _OPEN, _OUTPUT
 cdef double _LONG_S, _QUICK_S
 
 @cython.final
-cdef class TcpTransport:
+cdef class TcpTransport(Watched):
     cdef Driver driver
     cdef Pauses pauses
-    cdef object second_looks
+    cdef Readiness readiness
     cdef object loop
     cdef object socket
     cdef object tls
@@ -27,16 +28,11 @@ cdef class TcpTransport:
     cdef bint is_bulky
     cdef Py_ssize_t reads
     cdef bint is_late
-    cdef bint is_seen_again
-    cdef bint is_looking
     cdef bint is_closing
     cdef bint is_lost
     cdef bint has_ended
     cdef public Connection connection
 
-    cpdef void on_readable(self) except *
-    cpdef void look_again(self) except *
-    cdef void _was_read(self, bint is_full) except *
     cdef void _wait(self) except *
     cpdef void read_now(self) except *
     @cython.locals(connection=Connection, driver=Driver, pending=bytes, count=Py_ssize_t, most=Py_ssize_t,

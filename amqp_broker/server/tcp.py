@@ -5,13 +5,12 @@ does not keep everybody else from being served, and goes from the loop to the no
 Where there is TLS, `tls` turns octets into records and back.
 
 Invariants:
-1. The loop watches for room to write exactly while `unsent` has something. It watches for something to be read while
-   that is wanted (`is_reading`), but for those of a large crowd that wait until they are read.
+1. The loop watches for room to write exactly while `unsent` has something. It is told of something to be read
+   (readiness.py) while that is wanted (`is_reading`), but for those of a large crowd that wait until they are read.
 2. `connection_lost` of the node is called once, and never from within a turn.
 3. A socket that is closed with unread octets is reset, and the client may never see what it was told last. So what a
    connection is sent behind its end is read, and discarded, until the client closes or the node gives up. With TLS too:
    behind our close_notify the records are discarded as they are.
-4. Whoever was read is read again, later if the loop does not say so (second_looks.py), and at once where there is more.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from amqp_broker.flow.peer import Peer
 from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import CLOSING, ENDING, OPEN
 from amqp_broker.server.driver import IMMEDIATE_TURN_BYTES
+from amqp_broker.server.readiness import Watched
 from amqp_broker.server.system_calls import drop_sent, monotonic_time, receive_into, send_bytes
 from storage.errors import StorageError
 
@@ -82,7 +82,7 @@ def tcp_peer(client: socket.socket, tls: TlsLayer | None = None) -> Peer:
     return Peer(host, int(remote[1]), str(local[0]), int(local[1]), tls is not None, name, host.startswith(LOOPBACK))
 
 
-class TcpTransport:
+class TcpTransport(Watched):
     """Feeds what arrives to the node, writes what it says, and tells it when the socket is full."""
 
     def __init__(
@@ -97,7 +97,7 @@ class TcpTransport:
         """connection: that the node has already; None: it gets to know of one."""
         self.driver = driver
         self.pauses = driver.node.pauses
-        self.second_looks = driver.second_looks
+        self.readiness = driver.readiness
         self.tls = tls
         self.loop = loop
         self.socket = client
@@ -112,8 +112,6 @@ class TcpTransport:
         self.is_bulky = True  # as all newcomers
         self.reads = 0
         self.is_late = False
-        self.is_seen_again = False  # soon, by the driver's second looks
-        self.is_looking = False  # once more
         self.is_closing = False
         self.is_lost = False
         self.has_ended = False
@@ -136,22 +134,6 @@ class TcpTransport:
             self._wait()
         else:
             self._read(True)
-
-    def look_again(self) -> None:
-        """It was read a while ago."""
-        self.is_seen_again = False
-        self.is_looking = True
-        self.on_readable()
-        self.is_looking = False
-
-    def _was_read(self, is_full: bool) -> None:
-        """is_full: as much as was asked for, so there may be more. If the loop has stopped, it has to say so."""
-        if not self.is_seen_again:
-            self.is_seen_again = True
-            self.second_looks.add(self)
-        if is_full and self.is_looking and self.is_watched:
-            self._unwatch()
-            self._watch()
 
     def _wait(self) -> None:
         self.is_late = True
@@ -205,7 +187,6 @@ class TcpTransport:
             else:
                 self._hear_end()
             return
-        self._was_read(nbytes == most)
         if nbytes >= _BULK_BYTES:
             self._read_bulk(count, nbytes)
             return
@@ -242,9 +223,7 @@ class TcpTransport:
         except OSError:
             self._lose()
             return
-        if nbytes:
-            self._was_read(nbytes == _LARGE_READ_BYTES)
-        else:
+        if not nbytes:
             self._hear_end()
 
     def _hear_end(self) -> None:
@@ -363,15 +342,15 @@ class TcpTransport:
             self._unwatch()
 
     def _watch(self) -> None:
-        """The loop calls whenever there is something to be read."""
+        """It is told whenever there is something to be read."""
         if not self.is_watched:
             self.is_watched = True
-            self.loop.add_reader(self.fd, self.on_readable)
+            self.readiness.watch(self.fd, self)
 
     def _unwatch(self) -> None:
         if self.is_watched:
             self.is_watched = False
-            self.loop.remove_reader(self.fd)
+            self.readiness.unwatch(self.fd)
 
     # -- for the driver ----------------------------------------------------------------------------------------------
 

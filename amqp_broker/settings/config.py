@@ -338,6 +338,16 @@ class Config(ClusterConfig):
         "Unsent output of a connection at which nothing more is read from it: it never reads its replies.",
         minimum=64 * KIB,
     )
+    confirm_delay_ms: int = setting(
+        DURATION,
+        0,
+        FLOW,
+        "A confirm that could leave waits so long for others of its channel: one write for many, where thousands of "
+        "publishers each say little.",
+        minimum=0,
+        maximum=1 * SECOND,
+        off=0,
+    )
     publish_backlog_bytes: int = setting(
         SIZE,
         32 * MIB,
