@@ -33,7 +33,7 @@ class Reader(Watched):
 async def rounds(count: int = 3) -> None:
     """Let the loop look so often."""
     for _ in range(count):
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
 
 
 @pytest.fixture
