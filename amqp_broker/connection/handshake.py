@@ -156,6 +156,7 @@ class Handshake:
             if mechanism == "EXTERNAL":
                 who = connection.peer.certificate_name or ""
                 name = self._named_by_certificate(connection, response)
+                self.logins.record_success(connection.peer.host)
                 self._accept(connection, method, Session(self._metadata, name, method.client_properties, "", mechanism))
             else:
                 said = sasl.plain(response) if mechanism == "PLAIN" else sasl.amqplain(response)
@@ -223,10 +224,11 @@ class Handshake:
                 return
             properties = method.client_properties
             session = Session(self._metadata, check.acts_as, properties, check.user, method.mechanism)
+        if not self._service.is_meant(check.user):  # that it comes from there says nothing of who else does
+            self.logins.record_success(check.host)
         self._accept(connection, method, session)
 
     def _accept(self, connection: Connection, method: methods.ConnectionStartOk, session: Session) -> None:
-        self.logins.record_success(connection.peer.host)
         self.logins.count(AMQP, True)
         connection.session = session
         connection.handshake_step = 1

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 import pytest
 
+from amqp_broker.auth.session import SERVICE_USER
 from amqp_broker.connection.logins import PasswordCheck
 from amqp_broker.metadata import commands
+from amqp_broker.node import Node
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.constants import PROTOCOL_HEADER
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from tests.auth.hashed_password import hash_password
+from tests.node import node_driver
 from tests.node.node_driver import Client, NodeDriver, declare, handshake_octets, small_config
 
 CAPABILITIES = {"capabilities": {"authentication_failure_close": True}}
@@ -94,6 +98,24 @@ def test_a_flood_of_guesses_waits_after_ten_failures() -> None:
             driver.node.checked(check, driver.now)
     assert computed == 10
     assert [last(client) for client in clients] == ["connection.close"] * 30
+
+
+def test_the_nodes_own_user_who_comes_from_an_address_forgives_it_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its management process does, now and then, from where every user of the machine comes."""
+    monkeypatch.setattr(node_driver, "Node", partial(Node, service_token="token"))
+    driver = NodeDriver(small_config(login_backoff_ms=1000, login_backoff_max_ms=30_000))
+    computed = 0
+    for number in range(12):
+        client = start(driver, "guest", f"wrong {number}")
+        for check in hear(driver):
+            computed += 1
+            check.run()
+            driver.node.checked(check, driver.now)
+        own = start(driver, SERVICE_USER, "token")
+        driver.settle()
+        assert last(own) == "connection.tune"
+        assert last(client) == "connection.close"
+    assert computed == 10
 
 
 def test_a_password_that_changes_while_it_is_checked() -> None:
