@@ -61,6 +61,12 @@ def test_a_broken_rule_of_workers_is_noticed(
 
 
 @pytest.mark.long
+def test_a_seed_of_a_consumer_that_goes_on_at_another_home_with_what_it_held_of_the_first_one() -> None:
+    """An error of the model: the limit of a consumer begins anew where its queue has moved (decision 0051)."""
+    assert not failures_of("workers", range(20_014, 20_015), 3, 2 * SECONDS), _REPLAY
+
+
+@pytest.mark.long
 def test_no_seed_of_many_finds_a_violation() -> None:
     counts: Counter[str] = Counter()
     assert not failures_of("workers", range(1, MANY_SEEDS + 1), 3, 4 * SECONDS, counts), _REPLAY
