@@ -49,7 +49,10 @@ def test_no_seed_finds_a_violation_of_jobs_and_streams_where_groups_are_at_all_w
     ("rule", "weather", "seed"),
     [
         (rules.a_worker_is_not_told_what_it_has_missed, "workers", 3),
+        (rules.what_is_applied_does_not_wait_for_the_state, "workers", 1),
+        (rules.entries_of_the_feed_change_places, "workers", 1),
         (rules.a_connection_moves_while_much_is_under_way, "workers", 1),
+        (rules.what_a_connection_had_to_do_yet_stays_behind, "workers", 7),
         (rules.each_process_of_a_host_is_its_member, "workers-spread", 2),
         (rules.workers_speak_to_groups_under_one_name, "workers-spread", 2),
     ],
