@@ -40,7 +40,10 @@ async def run_chapter(
     folder: Path, kinds: Sequence[FaultKind], chance: Random, limits: Limits, say: Callable[[str], None]
 ) -> tuple[list[Round], list[str]]:
     """Rounds on one cluster in this folder, each of one of these kinds. Returns them, and what was violated."""
-    cluster = Cluster(folder, Random(chance.random()), small_disk=chance.choice(NAMES), workers=limits.workers)
+    settings = {"spread-groups": "true"} if limits.has_spread_groups else {}
+    cluster = Cluster(
+        folder, Random(chance.random()), settings, small_disk=chance.choice(NAMES), workers=limits.workers
+    )
     violations: list[str] = []
     done: list[Round] = []
     try:
@@ -58,7 +61,8 @@ async def run_chapter(
             say(
                 f"  {both.operations} operations, {both.confirmed} confirmed, {both.duplicated} duplicated, "
                 f"{one.holds} holds of locks, {campaign.streams.confirmed} confirmed in streams so far and "
-                f"{campaign.streams.delivered} read, {len(found.violations)} violations; {one.errors}"
+                f"{campaign.streams.delivered} read, {campaign.streams.taken} compacted, "
+                f"{len(found.violations)} violations; {one.errors}"
             )
             if fault is not None:
                 say(f"  {fault.outage_s:.2f} s without writes, {fault.recovered - fault.healed:.2f} s to recover")
@@ -106,6 +110,8 @@ def _flags(arguments: argparse.Namespace) -> str:
     flags = f"--rounds {arguments.rounds} --leader-kills {arguments.leader_kills} --seed {arguments.seed}"
     if arguments.workers > 1:
         flags += f" --workers {arguments.workers}"
+    if arguments.spread_groups:
+        flags += " --spread-groups"
     if arguments.outage_limit != OUTAGE_LIMIT_S:
         flags += f" --outage-limit {arguments.outage_limit:g}"
     return f"{flags} --only {' '.join(arguments.only)}" if arguments.only else flags
@@ -122,6 +128,7 @@ def main() -> int:
         "--outage-limit", type=float, default=OUTAGE_LIMIT_S, help="seconds; more where others use the machine too"
     )
     parser.add_argument("--workers", type=int, default=1, help="processes of each node")
+    parser.add_argument("--spread-groups", action="store_true", help="their groups are at all of them")
     parser.add_argument("--only", nargs="+", choices=[kind.name for kind in FaultKind], help="these faults only")
     parser.add_argument("--leader-kills", type=int, default=0, help="so many rounds of KILL_LEADER besides")
     arguments = parser.parse_args()
@@ -130,6 +137,8 @@ def main() -> int:
     only = [FaultKind[name] for name in arguments.only] if arguments.only else possible
     if strange := [kind.name for kind in only if kind not in possible]:
         parser.error(f"--only {' '.join(strange)}: only with --workers 2 or more")
+    if arguments.spread_groups and arguments.workers == 1:
+        parser.error("--spread-groups: only with --workers 2 or more")
     began = time.monotonic()
 
     def say(text: str) -> None:
@@ -137,7 +146,7 @@ def main() -> int:
 
     kinds = [only[number % len(only)] for number in range(arguments.rounds)]
     kinds += [FaultKind.KILL_LEADER] * arguments.leader_kills
-    limits = Limits(arguments.workers, arguments.outage_limit)
+    limits = Limits(arguments.workers, arguments.outage_limit, arguments.spread_groups)
     done, violations = uvloop.run(run_campaign(kinds, arguments.seed, limits, say))
     level = 2 if arguments.append else 1
     text = page(done, violations, _flags(arguments), time.monotonic() - began, limits, level)

@@ -26,8 +26,9 @@ node confirms for every queue again and knows who holds the locks, drains the qu
 was delivered, nothing came that was not published, nothing was copied without a reason, nothing acknowledged on the
 healthy cluster came back, and no two holders of a lock had their acks accepted. Numbered producers publish to a stream
 and to one with partitions, which groups of readers and a queue over the stream read on every node: each confirmed
-message is at one offset, no offset changes, and all of them come to each group. The code is in
-`tests/chaos/`; `make chaos` runs it.
+message is at one offset, no offset changes, and all of them come to each group. A third stream is compacted before and
+after each fault: on every node it has the newest message of each key; where that is a tombstone it may be gone, and all
+of its key with it. The code is in `tests/chaos/`; `make chaos` runs it.
 
 *Duplicated* counts deliveries beyond a message's first: those with the redelivered flag, and publishes that were
 repeated because their confirm was lost. A *write outage* is the longest time in which the clients of a node that was
@@ -55,6 +56,8 @@ def page(
     faults, workers = sum(len(one.faults) for one in rounds), limits.workers
     mark = "#" * level
     hosts = "nodes" if workers == 1 else f"hosts of {workers} workers"
+    if limits.has_spread_groups:
+        hosts += ", groups at all of them"
     about = ABOUT.format(limit=limits.outage_s)
     if workers > 1:
         of_workers = ABOUT_WORKERS.format(workers=workers, limit=limits.outage_s)

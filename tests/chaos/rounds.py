@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from random import Random
 
@@ -21,12 +22,12 @@ from tests.chaos.faults import Fault, FaultKind, Scene
 from tests.chaos.history import History, QueueKind, QueueSpec, classic_queues
 from tests.chaos.lock_holders import LOCK_ARGUMENTS, TOKENS, LockHolders, generation_of
 from tests.chaos.lock_log import LockLog, check_locks
-from tests.chaos.nodes import Cluster
+from tests.chaos.nodes import ASK_ERRORS, Cluster
 from tests.chaos.sessions import CLIENT_ERRORS, CONNECT_TIMEOUT_S, PlainSession, RobustSession
 from tests.chaos.streams import ARGUMENTS as STREAM_ARGUMENTS
 from tests.chaos.streams import StreamClients
 from tests.chaos.timing import now, pause, until
-from tests.kill.streams import StreamLedger
+from tests.kill.streams import COMPACTED, StreamLedger
 
 QUORUM_QUEUES = tuple(f"chaos.quorum.{number}" for number in range(4))
 LOCKS = ("chaos.lock.0", "chaos.lock.1")
@@ -41,7 +42,8 @@ SETUP_LIMIT_S = 30.0
 BEFORE_S = 0.5
 AFTER_S = 0.5
 POLL_S = 0.25
-#: A healthy cluster says within this time how many messages a queue has.
+#: A healthy cluster says within this time how many messages a queue has; and whether a lock is free, where it may be
+#: without writes for no longer.
 ASK_LIMIT_S = 5.0
 #: After a kill -9 of a node, or while one can write nothing, clients of the others can write again within this time.
 OUTAGE_LIMIT_S = 3.0
@@ -53,10 +55,12 @@ LIMITED = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """workers: of each node. outage_s: writes may stop for so long when one node fails."""
+    """workers: of each node; has_spread_groups: the groups of queues are at all of them. outage_s: writes may stop for
+    so long when one node fails."""
 
     workers: int
     outage_s: float
+    has_spread_groups: bool = False
 
 
 @dataclass(slots=True)
@@ -127,7 +131,12 @@ class Workload:
     async def check_streams(self, node: str) -> None:
         """When nobody publishes any more and all is calm: as this node reads them."""
         for each in self._streams:
-            await each.check(self._cluster.nodes[node])
+            try:
+                said = await self._cluster.ask(node, "stream.offsets", stream=COMPACTED)
+            except ASK_ERRORS as error:
+                self._history.violated(f"{node} does not say where {COMPACTED} ends when all is calm: {error!r}")
+                continue
+            await each.check(self._cluster.nodes[node], said["next"])
 
     async def served(self, since: float, limit_s: float) -> list[tuple[str, str]]:
         """Wait until every node has confirmed for every quorum queue since this time. Returns those that have not."""
@@ -232,6 +241,7 @@ class Campaign:
             return False
         for kind in kinds:
             await pause(BEFORE_S)
+            await self._compact()
             fault = await self._scene.make(kind, self._chance.uniform(1, 10) if seconds is None else seconds)
             done.faults.append(fault)
             for text in fault.complaints:
@@ -242,7 +252,15 @@ class Campaign:
                 await self._declare_again(fault, history)
             await pause(AFTER_S)
             self._measure(fault, history)
+        await self._compact()
         return True
+
+    async def _compact(self) -> None:
+        """All nodes begin to compact the stream that is, if this one hears of it."""
+        if self._has_streams:
+            with contextlib.suppress(*ASK_ERRORS):
+                asked = self._chance.choice(self._cluster.names)
+                await self._cluster.ask(asked, "stream.compact", vhost="/", name=COMPACTED)
 
     # -- after a fault -----------------------------------------------------------------------------------------------
 
@@ -271,23 +289,32 @@ class Campaign:
         """Wait until every node knows who holds the locks, whose groups need not be those of the other queues: what a
         queue is asked for is answered by its log, behind all that was decided while the node was not heard."""
 
-        async def ask(channel: AbstractChannel) -> None:
+        async def ask(channel: AbstractChannel, steps: list[str]) -> None:
             for lock in LOCKS:
+                steps.append(f"declare {lock}")
                 queue = await channel.declare_queue(lock, passive=True)
+                steps.append(f"get from {lock}")
                 message = await queue.get(fail=False)
                 if message is not None:
                     await message.nack(requeue=True)
+            steps.append("close")
 
         async def ask_again(node: str) -> None:
+            failures: dict[str, None] = {}
             try:
                 async with asyncio.timeout(RECOVERY_LIMIT_S):
                     while True:
-                        with contextlib.suppress(*CLIENT_ERRORS):
-                            await self._on(node, ask, ASK_LIMIT_S)
+                        steps = ["connect"]
+                        try:
+                            await self._on(node, partial(ask, steps=steps), max(ASK_LIMIT_S, self._outage_limit_s))
                             return
+                        except CLIENT_ERRORS as error:
+                            failures[f"{steps[-1]}: {error!r}"] = None
                         await pause(POLL_S)
             except TimeoutError:
-                history.violated(f"{node} does not say within {RECOVERY_LIMIT_S} s whether a lock is free")
+                history.violated(
+                    f"{node} does not say within {RECOVERY_LIMIT_S} s whether a lock is free: {', '.join(failures)}"
+                )
 
         await asyncio.gather(*map(ask_again, self._cluster.names))
 

@@ -1,6 +1,6 @@
-"""Streams in a round: numbered producers on every node, groups of readers, a queue over a stream, and partitions; and
-what has to be so when all is calm. What they know is in a StreamLedger (tests/kill/streams.py), for all rounds of a
-cluster.
+"""Streams in a round: numbered producers on every node, groups of readers, a queue over a stream, partitions, and a
+stream that is compacted, which is read on every node; and what has to be so when all is calm. What they know is in a
+StreamLedger (tests/kill/streams.py), for all rounds of a cluster.
 
 A producer publishes to one node for ever, on whatever connection it gets, in the order of its numbers: what was not
 confirmed goes again before anything new does.
@@ -20,7 +20,20 @@ from tests.chaos.clients import start
 from tests.chaos.history import History
 from tests.chaos.sessions import CONNECT_TIMEOUT_S, Node, PlainSession, check_connected, connect, tolerating
 from tests.chaos.timing import now, pause, until
-from tests.kill.streams import GROUP, LOGS, OVER, PARTED, PARTITIONS, SHARED, STREAM, Place, StreamLedger
+from tests.kill.streams import (
+    BY_NEWEST,
+    COMPACTED,
+    GROUP,
+    LOGS,
+    OVER,
+    PARTED,
+    PARTITIONS,
+    SHARED,
+    STREAM,
+    Place,
+    StreamLedger,
+    is_tombstone,
+)
 
 _REST_S = 0.08
 _BURST = 12
@@ -37,6 +50,7 @@ ARGUMENTS: dict[str, dict[str, str | int]] = {
     STREAM: {"x-queue-type": "stream"},
     PARTED: {"x-queue-type": "stream", "x-stream-partitions": PARTITIONS},
     OVER: {"x-queue-type": "quorum", "x-stream-source": STREAM, "x-stream-offset": "first", "x-delivery-limit": -1},
+    COMPACTED: BY_NEWEST,
 }
 
 
@@ -46,6 +60,7 @@ class StreamClients:
     def __init__(
         self, nodes: Sequence[Node], ledger: StreamLedger, history: History, chance: Random, leisure: float = 1.0
     ) -> None:
+        self._nodes = nodes
         self._rest_s = leisure * _REST_S
         self._ledger = ledger
         self._history = history
@@ -57,7 +72,7 @@ class StreamClients:
         self._readers = [
             start(history, f"reader of {queue} on {node.name}", self._read(node, queue, Random(chance.random())))
             for node in nodes
-            for queue in SHARED
+            for queue in (*SHARED, COMPACTED)
         ]
 
     async def stop_publishing(self, patience_s: float) -> None:
@@ -84,7 +99,7 @@ class StreamClients:
         while not self._is_stopping:
             waiting = ledger.to_repeat(name)
             if not waiting:
-                stream = chance.choice(tuple(LOGS))
+                stream = chance.choice((*LOGS, COMPACTED))
                 count = chance.randint(1, _BURST)
                 waiting = [(ledger.publishing(name, stream), stream) for _ in range(count)]
             async with tolerating() as met:
@@ -99,8 +114,10 @@ class StreamClients:
         await session.close()
 
     async def _publish(self, channel: AbstractChannel, name: str, number: int, stream: str) -> None:
-        headers = {"x-producer-id": name, "x-producer-sequence": number, "x-stream-key": f"{name} {number % _KEYS}"}
-        body = f"{name}:{number}.".encode() + bytes(100 * (number % 5))
+        key = f"{name} {number % _KEYS}"
+        headers = {"x-producer-id": name, "x-producer-sequence": number, "x-stream-key": key, "k": key}
+        is_empty = stream == COMPACTED and is_tombstone(number)
+        body = b"" if is_empty else f"{name}:{number}.".encode() + bytes(100 * (number % 5))
         content = Message(body, delivery_mode=DeliveryMode.PERSISTENT, headers={**headers})
         exchange = channel.default_exchange
         result = await exchange.publish(content, routing_key=stream, mandatory=True, timeout=_CONFIRM_S)
@@ -117,13 +134,17 @@ class StreamClients:
         async def receive(message: AbstractIncomingMessage) -> None:
             place = self._took(queue, message)
             async with tolerating():
-                if chance.random() < _RETURNS:
+                if queue == COMPACTED:
+                    await message.ack()
+                elif chance.random() < _RETURNS:
                     await message.nack(requeue=True)
                 else:
                     self._ledger.acking(queue, [place])
                     await message.ack()
 
-        arguments = {} if queue == OVER else {"x-stream-group": GROUP, "x-stream-offset": "first"}
+        arguments = {} if queue == OVER else {"x-stream-offset": "first"}
+        if queue in LOGS:
+            arguments["x-stream-group"] = GROUP
         while not self._closing.is_set():
             async with tolerating() as met:
                 connection = await asyncio.wait_for(connect(node), 2 * CONNECT_TIMEOUT_S)
@@ -144,17 +165,21 @@ class StreamClients:
                 await pause(_IDLE_S)
 
     def _took(self, queue: str, message: AbstractIncomingMessage) -> Place:
+        offset = int(str(message.headers["x-stream-offset"]))
+        if queue == COMPACTED:
+            return self._ledger.read_of_key(offset, message.headers, message.body)
         log = f"{PARTED}-{message.headers['x-stream-partition']}" if queue == PARTED else STREAM
-        place = self._ledger.read(log, int(str(message.headers["x-stream-offset"])), message.body)
+        place = self._ledger.read(log, offset, message.body)
         self._ledger.handed_out(queue, place)
         return place
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    async def check(self, node: Node) -> None:
+    async def check(self, node: Node, compacted_end: int) -> None:
         """Nobody publishes any more: what the streams have, as this node reads them, and that all of it comes to the
-        readers."""
+        readers. compacted_end: the next offset of the stream that is compacted, of which each node has its own rest."""
         ledger, history = self._ledger, self._history
+        await asyncio.gather(*(self._check_compacted(each, compacted_end) for each in self._nodes))
         async with tolerating() as met, asyncio.timeout(READ_LIMIT_S):
             connection = await connect(node)
             try:
@@ -172,23 +197,41 @@ class StreamClients:
         for queue in SHARED:
             ledger.check_shared(queue)
 
+    async def _check_compacted(self, node: Node, end: int) -> None:
+        async with tolerating() as met, asyncio.timeout(READ_LIMIT_S):
+            connection = await connect(node)
+            try:
+                offsets = await self._read_to(await connection.channel(), COMPACTED, end)
+            finally:
+                await connection.close()
+            self._ledger.check_compacted(offsets, end)
+        if met:
+            self._history.violated(f"{COMPACTED} cannot be read to {end} on {node.name} when all is calm: {met[0]!r}")
+
     async def _read_log(self, channel: AbstractChannel, log: str) -> list[int]:
         """All offsets of a stream that is not partitioned, in the order in which they come."""
+        count = (await channel.declare_queue(log, passive=True)).declaration_result.message_count or 0
+        return await self._read_to(channel, log, count)
+
+    async def _read_to(self, channel: AbstractChannel, log: str, end: int) -> list[int]:
+        """The same, up to where it ends; the newest message of a stream is always there."""
         await channel.set_qos(_PREFETCH)
         queue = await channel.get_queue(log)
-        count = (await channel.declare_queue(log, passive=True)).declaration_result.message_count or 0
         offsets: list[int] = []
         is_whole = asyncio.Event()
 
         async def receive(message: AbstractIncomingMessage) -> None:
             offset = int(str(message.headers["x-stream-offset"]))
-            self._ledger.read(log, offset, message.body)
+            if log == COMPACTED:
+                self._ledger.read_of_key(offset, message.headers, message.body)
+            else:
+                self._ledger.read(log, offset, message.body)
             offsets.append(offset)
-            if len(offsets) >= count:
+            if offset >= end - 1:
                 is_whole.set()
             await message.ack()
 
-        if count:
+        if end:
             await queue.consume(receive, arguments={"x-stream-offset": "first"})
             await is_whole.wait()
         await channel.close()

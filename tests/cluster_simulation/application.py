@@ -359,10 +359,16 @@ class Application:
             handing = world.log.seen(channel.model.node, tag, number, is_get=consumer is None)
         arrival = world.clients.deliver(
             channel.model, consumer, queue, number, event.body, method.delivery_tag,
-            is_redelivered=method.redelivered, no_ack=no_ack, deaths=_deaths(event.properties),
+            is_redelivered=method.redelivered, no_ack=no_ack, deaths=_deaths(event.properties), stay=self._stay(queue),
         )  # fmt: skip
         arrival.handing = handing
         return arrival
+
+    def _stay(self, name: str) -> int:
+        """The id of a queue: another one at each of its homes."""
+        assert self.node is not None
+        queue = self.node.node.broker.vhosts["/"].find_queue(name)
+        return queue.queue_id if queue is not None else 0
 
     def _closed(self, channel: AppChannel, method: Any) -> None:
         """channel.close from the broker, which has to have a reason."""

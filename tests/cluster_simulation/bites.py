@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.apart import apart
 from tests.cluster_simulation import broken_cluster_rules as cluster
 from tests.cluster_simulation import broken_guest_rules as guests
 from tests.cluster_simulation import broken_lease_rules as leases
-from tests.cluster_simulation.apart import apart
 from tests.cluster_simulation.weather_kinds import KINDS
 from tests.raft import broken_rules as group
 from tests.simulation.state import Violation

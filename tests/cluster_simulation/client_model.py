@@ -65,7 +65,8 @@ class Sent:
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """A delivery, or what basic.get has fetched. settled: "", "ack", "requeue", "reject", or "no ack"."""
+    """A delivery, or what basic.get has fetched. settled: "", "ack", "requeue", "reject", or "no ack". stay: at which
+    of its homes the queue was, by the id that it has there."""
 
     message: Sent
     queue: str
@@ -77,6 +78,7 @@ class Arrival:
     settled: str = ""
     settled_at: int = NEVER
     handing: object = None
+    stay: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -200,6 +202,7 @@ class ClientModel:
         is_redelivered: bool,
         no_ack: bool,
         deaths: list[tuple[str, str]],
+        stay: int = 0,
     ) -> Arrival:
         """basic.deliver, or basic.get-ok (consumer is None). deaths: (queue, reason), the latest first."""
         message = self._known(number)
@@ -211,14 +214,14 @@ class ClientModel:
             raise Violation(f"{message} comes with another body")
         if consumer is not None and consumer.is_over:
             raise Violation(f"{message} comes to consumer '{consumer.tag}' after its end")
-        arrival = Arrival(message, queue, channel, consumer, delivery_tag, is_redelivered, self.now)
+        arrival = Arrival(message, queue, channel, consumer, delivery_tag, is_redelivered, self.now, stay=stay)
         self._check_origin(arrival, deaths)
         if no_ack:
             arrival.settled, arrival.settled_at = "no ack", self.now
             self.acknowledged[self._key(arrival)] += 1
         else:
             channel.unsettled[delivery_tag] = arrival
-            self._check_prefetch(channel, consumer)
+            self._check_prefetch(channel, consumer, stay)
         self._check_first(message, queue, arrival)
         message.arrivals.append(arrival)
         return arrival
@@ -251,16 +254,17 @@ class ClientModel:
         if not is_true.get(reason, False):
             raise Violation(f"{message} is said to have died in '{where}' by {reason}")
 
-    def _check_prefetch(self, channel: Channel, consumer: Consumer | None) -> None:
-        """K3."""
+    def _check_prefetch(self, channel: Channel, consumer: Consumer | None, stay: int) -> None:
+        """K3. Where its queue has moved, the limit of a consumer begins anew: what it holds of before comes again."""
         if consumer is None:
             return
         consumer.held += 1
         channel.held += 1
         if consumer.held > consumer.limit:
-            raise Violation(
-                f"consumer '{consumer.tag}' has {consumer.held} deliveries, its prefetch is {consumer.limit}"
-            )
+            held = sum(each.consumer is consumer and each.stay == stay for each in channel.unsettled.values())
+            if held > consumer.limit:
+                raise Violation(f"consumer '{consumer.tag}' has {held} deliveries, its prefetch is {consumer.limit}")
+            self.counts["limits begun anew"] += 1
         if channel.held > channel.limit:
             raise Violation(f"{channel.client}: a channel has {channel.held} deliveries, its limit is {channel.limit}")
 

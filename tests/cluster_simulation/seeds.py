@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 
-from tests.cluster_simulation.apart import apart
+from tests.apart import apart
 from tests.cluster_simulation.weather_kinds import KINDS
 from tests.simulation.state import Violation
 

@@ -1,4 +1,7 @@
-"""Runs seeds of a cluster: `python -m tests.simulation --cluster 3 --seed 7 --trace`, or `--seeds 1..200`."""
+"""Runs seeds of a cluster: `python -m tests.simulation --cluster 3 --seed 7 --trace`, or `--seeds 1..200`.
+
+Of a range each seed has a process of its own: what a world leaves behind goes with it (tests/apart.py).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import sys
 import traceback
 from collections import Counter
 
+from tests.apart import apart
 from tests.cluster_simulation.weather_kinds import KINDS
 from tests.simulation.state import Violation
 
@@ -22,29 +26,33 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="print every event")
     options = parser.parse_args(arguments)
     first, _, last = (options.seeds or f"{options.seed or 1}").partition("..")
+    run = _run if options.seeds is None else apart(_run)
     failures = []
     total: Counter[str] = Counter()
     for seed in range(int(first), int(last or first) + 1):
-        world = KINDS[options.weather](
-            seed, options.cluster, (lambda line: print(line, flush=True)) if options.trace else None
-        )
         try:
-            world.run(options.seconds)
+            digest, counts = run(options.weather, seed, options.cluster, options.seconds, options.trace)
         except Violation as error:
             failures.append(seed)
             print(error, flush=True)
             if options.seed is not None:
                 traceback.print_exc()
         else:
-            counts = world.counts + world.clients.counts + world.log.counts + world.network.counts
             total.update(counts)
-            print(f"seed {seed}: {world.digest[:16]}", flush=True)
+            print(f"seed {seed}: {digest[:16]}", flush=True)
             if options.seed is not None:
                 print(dict(sorted(counts.items())))
     print(dict(sorted(total.items())))
     if failures:
         print(f"{len(failures)} failed: {failures}")
     return 1 if failures else 0
+
+
+def _run(weather: str, seed: int, size: int, seconds: float, is_traced: bool) -> tuple[str, Counter[str]]:
+    """One seed: what its run comes to, and what was seen in it. Raises Violation."""
+    world = KINDS[weather](seed, size, (lambda line: print(line, flush=True)) if is_traced else None)
+    world.run(seconds)
+    return world.digest, world.counts + world.clients.counts + world.log.counts + world.network.counts
 
 
 if __name__ == "__main__":

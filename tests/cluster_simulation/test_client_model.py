@@ -125,6 +125,16 @@ def test_prefetch_of_a_consumer(clients: Clients) -> None:
         clients.deliver(3)
 
 
+def test_prefetch_begins_anew_where_a_queue_has_moved(clients: Clients) -> None:
+    clients.consumer.limit = 1
+    for number in (1, 2, 3):
+        clients.publish(number, "home")
+    clients.deliver(1, "home", stay=1)
+    clients.deliver(2, "home", stay=2)
+    with refuses("its prefetch is 1"):
+        clients.deliver(3, "home", stay=2)
+
+
 def test_prefetch_of_a_channel(clients: Clients) -> None:
     clients.reader.limit = 1
     clients.publish(1, "plain")

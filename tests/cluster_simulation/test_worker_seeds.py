@@ -49,7 +49,10 @@ def test_no_seed_finds_a_violation_of_jobs_and_streams_where_groups_are_at_all_w
     ("rule", "weather", "seed"),
     [
         (rules.a_worker_is_not_told_what_it_has_missed, "workers", 3),
+        (rules.what_is_applied_does_not_wait_for_the_state, "workers", 1),
+        (rules.entries_of_the_feed_change_places, "workers", 1),
         (rules.a_connection_moves_while_much_is_under_way, "workers", 1),
+        (rules.what_a_connection_had_to_do_yet_stays_behind, "workers", 7),
         (rules.each_process_of_a_host_is_its_member, "workers-spread", 2),
         (rules.workers_speak_to_groups_under_one_name, "workers-spread", 2),
     ],
@@ -58,6 +61,12 @@ def test_a_broken_rule_of_workers_is_noticed(
     rule: Rule, weather: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_noticed(rule, weather, seed, monkeypatch)
+
+
+@pytest.mark.long
+def test_a_seed_of_a_consumer_that_goes_on_at_another_home_with_what_it_held_of_the_first_one() -> None:
+    """An error of the model: the limit of a consumer begins anew where its queue has moved (decision 0051)."""
+    assert not failures_of("workers", range(20_014, 20_015), 3, 2 * SECONDS), _REPLAY
 
 
 @pytest.mark.long

@@ -8,12 +8,13 @@ A producer outlives its broker: what was not confirmed goes again, with the numb
     a group, and a queue over the stream, hand out everything at least once: what comes first in a life is not behind
     the lowest message that nobody has acknowledged;
     with order by key, no message comes before all earlier ones of its key were acknowledged;
-    who reads a compacted stream from its beginning ends with each key's newest message, or a newer one than is known.
+    who reads a compacted stream from its beginning ends with each key's newest message, or a newer one than is known;
+    where that is a tombstone it may be gone, but then with all that was there of its key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from threading import Lock
 
@@ -37,6 +38,14 @@ ORDERED, COMPACTED, BY_KEY = "kill.ordered", "kill.compacted", "kill.by key"
 #: Who reads all here; others leave the queue with order out.
 READERS = (*SHARED, ORDERED)
 
+#: Of the messages with a key every so many is a tombstone in the stream that is compacted.
+_TOMBSTONES = 4
+#: What the stream that is compacted is declared with.
+BY_NEWEST: dict[str, str | int] = {
+    "x-queue-type": "stream", "x-stream-compact": True, "x-stream-key": "header:k",
+    "x-stream-tombstone-age": "5s",
+}  # fmt: skip
+
 PRODUCERS = 2
 _UNCONFIRMED = 200
 _A_LIFE = 1000
@@ -49,11 +58,12 @@ Place = tuple[str, int]
 
 
 class StreamLedger:
-    """What clients of streams know. All of a stream's log is read at a look: `check_log`."""
+    """What clients of streams know. All of a stream's log is read at a look: `check_log`. taken: by compaction, at most
+    at any look."""
 
     def __init__(self, violated: Callable[[str], None]) -> None:
         self.violated = violated
-        self.confirmed = self.delivered = 0
+        self.confirmed = self.delivered = self.taken = 0
         self._lock = Lock()
         self._next: dict[str, int] = {}
         self._unconfirmed: dict[str, dict[int, str]] = {}  # by producer: numbers, and to which stream
@@ -90,15 +100,26 @@ class StreamLedger:
 
     def read(self, log: str, offset: int, body: bytes) -> Place:
         """A message has come from there."""
-        place = (log, offset)
         producer, _, number = body.split(b".", 1)[0].decode().partition(":")
+        return self._read((log, offset), (producer, int(number)))
+
+    def read_of_key(self, offset: int, headers: Mapping[str, object], body: bytes) -> Place:
+        """One of the stream that is compacted, where a tombstone has headers alone."""
+        producer, number = str(headers["x-producer-id"]), int(str(headers["x-producer-sequence"]))
+        if body.split(b".", 1)[0] != (b"" if is_tombstone(number) else f"{producer}:{number}".encode()):
+            self.violated(f"{COMPACTED}: {producer}:{number} at {offset} begins with {body[:20]!r}")
+        return self._read((COMPACTED, offset), (producer, number))
+
+    def _read(self, place: Place, message: Message) -> Place:
+        log, offset = place
+        producer, number = message
         with self._lock:
             self.delivered += 1
-            known = self._at.setdefault(place, (producer, int(number)))
-            if known != (producer, int(number)):
-                self.violated(f"{log}: offset {place[1]} had {known} and has {producer}:{number} now")
+            known = self._at.setdefault(place, message)
+            if known != message:
+                self.violated(f"{log}: offset {offset} had {known} and has {producer}:{number} now")
             if log == STREAM:
-                self._of_key.setdefault((producer, int(number) % _KEYS), {})[offset] = None
+                self._of_key.setdefault((producer, number % _KEYS), {})[offset] = None
         return place
 
     def in_order(self, place: Place) -> None:
@@ -164,8 +185,8 @@ class StreamLedger:
             if missing:
                 self.violated(f"{stream}: {len(missing)} messages were confirmed and are missing, as {missing[:5]}")
 
-    def check_compacted(self, offsets: list[int]) -> None:
-        """All offsets that are there, as they came from the first one on."""
+    def check_compacted(self, offsets: list[int], end: int) -> None:
+        """All offsets that are there, as they came from the first one on; end: its next offset."""
         with self._lock:
             if offsets != sorted(set(offsets)):
                 self.violated(f"{COMPACTED}: the offsets do not rise")
@@ -179,9 +200,11 @@ class StreamLedger:
             missing = sorted([
                 (producer, number) for producer, number in self._confirmed[COMPACTED]
                 if number > newest.get((producer, number % _KEYS), 0)
+                and not (is_tombstone(number) and (producer, number % _KEYS) not in newest)
             ])  # fmt: skip
             if missing:
                 self.violated(f"{COMPACTED}: nothing as new as {missing[:5]} is there, which were confirmed")
+            self.taken = max(self.taken, end - len(offsets))
 
     def check_shared(self, queue: str) -> None:
         """At the end, when everything was read: it has handed out all."""
@@ -200,6 +223,11 @@ class StreamLedger:
         return len(self._seen[queue])
 
 
+def is_tombstone(number: int) -> bool:
+    """Whether the message of this number is one in the stream that is compacted."""
+    return number // _KEYS % _TOMBSTONES == _TOMBSTONES - 1
+
+
 def offset_of(delivery: Delivery) -> int:
     """Where it is in its log."""
     return int((delivery.properties.headers or {})["x-stream-offset"])
@@ -215,7 +243,7 @@ def declare_streams(connection: LoadConnection) -> None:
             "x-queue-type": "quorum", "x-stream-source": STREAM, "x-stream-offset": "first", "x-stream-key-order": True,
             "x-delivery-limit": -1,
         },
-        COMPACTED: {"x-queue-type": "stream", "x-stream-compact": True, "x-stream-key": "header:k"},
+        COMPACTED: BY_NEWEST,
     }  # fmt: skip
     for queue, table in arguments.items():
         declare = m.QueueDeclare(queue=queue, durable=True, arguments=Table(table))  # type: ignore[arg-type]
@@ -234,6 +262,8 @@ def run_producer(connection: LoadConnection, ledger: StreamLedger, name: str, ch
         headers = {"x-producer-id": name, "x-producer-sequence": number, "x-stream-key": key, "k": key}
         section = encode_properties({"delivery_mode": 2, "headers": Table(headers)})
         octets = b"%s:%d." % (name.encode(), number) + bytes(chance.choice((10, 200, 3000)))
+        if stream == COMPACTED and is_tombstone(number):
+            octets = b""
         exchange, routing_key = (BY_KEY, key) if stream == STREAM else ("", stream)
         waiting[connection.publish_with(exchange, routing_key, octets, section)] = number
 
@@ -326,7 +356,8 @@ def read_compacted(connection: LoadConnection, ledger: StreamLedger, end: int) -
         if not deliveries:
             ledger.violated(f"{COMPACTED} says that it goes to offset {end} and delivers {offsets[-3:]} last")
             break
-        offsets += [ledger.read(COMPACTED, offset_of(each), each.body)[1] for each in deliveries]
+        for each in deliveries:
+            offsets.append(ledger.read_of_key(offset_of(each), each.properties.headers or {}, each.body)[1])
         connection.send(m.BasicAck(deliveries[-1].delivery_tag, True))
     connection.call(m.BasicCancel(COMPACTED), m.BasicCancelOk)
     return offsets
@@ -339,7 +370,7 @@ def look_at_streams(host: str, port: int, ledger: StreamLedger) -> None:
     with LeaseService(f"amqp://guest:guest@{host}:{port}/%2F") as service:
         names = [COMPACTED, *[log for logs in LOGS.values() for log in logs]]
         ends = {name: service.ask("stream.offsets", stream=name).fields["next"] for name in names}
-        ledger.check_compacted(read_compacted(connection, ledger, ends[COMPACTED]))
+        ledger.check_compacted(read_compacted(connection, ledger, ends[COMPACTED]), ends[COMPACTED])
         said = service.ask("stream.compact", vhost="/", name=COMPACTED)  # the broker may be killed in the midst of it
         if said.code != "ok":
             ledger.violated(f"{COMPACTED} is not to be compacted: {said.fields}")

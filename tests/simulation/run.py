@@ -1,4 +1,7 @@
-"""Runs seeds: `python -m tests.simulation.run --seed 7 --trace` or `--seeds 1..500`."""
+"""Runs seeds: `python -m tests.simulation.run --seed 7 --trace` or `--seeds 1..500`.
+
+Of a range each seed has a process of its own: what a world leaves behind goes with it (tests/apart.py).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import sys
 import traceback
 
+from tests.apart import apart
 from tests.simulation.state import Violation
 from tests.simulation.world import World
 
@@ -19,21 +23,28 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="print every event")
     options = parser.parse_args(arguments)
     first, _, last = (options.seeds or f"{options.seed or 1}").partition("..")
+    run = _run if options.seeds is None else apart(_run)
     failures = []
     for seed in range(int(first), int(last or first) + 1):
-        world = World(seed, (lambda line: print(line, flush=True)) if options.trace else None)
         try:
-            world.run(options.steps)
+            seen = run(seed, options.steps, options.trace)
         except Violation as error:
             failures.append(seed)
             print(error, flush=True)
             if options.seed is not None:
                 traceback.print_exc()
         else:
-            print(f"seed {seed}: {world.digest[:16]} {world.counts} {world.observer.statistics}", flush=True)
+            print(f"seed {seed}: {seen}", flush=True)
     if failures:
         print(f"{len(failures)} failed: {failures}")
     return 1 if failures else 0
+
+
+def _run(seed: int, steps: int, is_traced: bool) -> str:
+    """One seed: what its run comes to, and what was seen in it. Raises Violation."""
+    world = World(seed, (lambda line: print(line, flush=True)) if is_traced else None)
+    world.run(steps)
+    return f"{world.digest[:16]} {world.counts} {world.observer.statistics}"
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """Compactor: when this node compacts its copy of a stream (queues/stream/compaction.py), and what it says of that.
 
     now and then, or when somebody asks -> a Pass -> a checkpoint that names what it has made is on the disk
-    -> CompactedTo: all members hear of it -> tombstones before what all have said may go
+    -> CompactedTo: all members hear of it -> tombstones before what all have said may go, after a while
 
 Every node does so by itself, one stream at a time.
 
 Invariants:
 1. A node says only what a checkpoint on its disk has: after a crash it has compacted as much as it has said.
-2. Tombstones go only before what all members have said, voters and learners, by this node's copy of the log.
+2. Tombstones go only before what all members have said, voters and learners, by this node's copy of the log; and only
+   when this node has known that for the age of a tombstone: who has just read what it hides has so long to come to it.
+   A node that starts counts from its start.
 3. A look costs the same however many pages a stream has; and a pass begins only if it has something to do: pages that
    it has not gone over, or a tombstone that may go.
 """
@@ -49,6 +51,7 @@ class Compactor(Rewriter[Outcome]):
         self._node = queue.group.own_node
         self._said = self._said_at = 0
         self._checkpointed = 0
+        self._ripe = self._ripening = self._ripens_since = 0
         self._asked_for = self._asked_until = self._not_before = 0
         super().__init__(queue, room, room.every_ms)
 
@@ -85,6 +88,7 @@ class Compactor(Rewriter[Outcome]):
         if stream is not None:
             compacted = stream.compacted
             self._keep_to_what_was_said(stream, compacted)
+            self._ripen(stream, now)
             is_under_way = self._tell(stream, compacted)
             if not self._is_free or self._damaged is stream or now < self._not_before:
                 pass
@@ -112,7 +116,7 @@ class Compactor(Rewriter[Outcome]):
         clock, age = self._machine.clock, stream.settings.tombstone_age
         old_enough = compacted.time + (age if compacted.wanted else 2 * age) <= clock
         # The last one stays in any case, so that it is no reason.
-        most = min(self._agreed(stream), compacted.below - 1)
+        most = min(self._gone_below(stream), compacted.below - 1)
         if compacted.tombstones and old_enough and compacted.first < most and limit >= compacted.below:
             return True
         if limit <= compacted.below or not log.is_on_disk(compacted.below):
@@ -129,6 +133,17 @@ class Compactor(Rewriter[Outcome]):
     def _agreed(self, stream: Stream) -> int:
         return min([stream.claims.get(name, 0) for name in self._group.all_members()], default=0)
 
+    def _ripen(self, stream: Stream, now: int) -> None:
+        """What all have said for as long as tombstones stay is ripe."""
+        if self._ripening == self._ripe:
+            self._ripening, self._ripens_since = max(self._agreed(stream), self._ripe), now
+        if now - self._ripens_since >= stream.settings.tombstone_age:
+            self._ripe = self._ripening
+
+    def _gone_below(self, stream: Stream) -> int:
+        """Tombstones before may go."""
+        return min(self._ripe, self._agreed(stream))
+
     def _dirty_percent(self, stream: Stream) -> int:
         octets = stream.log.unpacked_octets
         return 100 * stream.log.octets_from(stream.compacted.below) // octets if octets else 0
@@ -137,7 +152,7 @@ class Compactor(Rewriter[Outcome]):
 
     def _pass(self, stream: Stream) -> PassSteps[Outcome]:
         rules = Rules(
-            self._limit(stream), self._room.most_keys, self._agreed(stream),
+            self._limit(stream), self._room.most_keys, self._gone_below(stream),
             self._machine.clock - stream.settings.tombstone_age,
         )  # fmt: skip
         work = Pass(stream.log, stream.settings.key, self._group.pager, rules, lambda: self._is_live(stream))

@@ -76,6 +76,22 @@ def test_a_tombstone_that_is_the_last_one_is_no_reason_for_a_pass(passes: list[P
     assert len(passes) == 1
 
 
+def test_a_tombstone_stays_for_its_age_after_what_it_hides_is_gone_everywhere(passes: list[Pass]) -> None:
+    """A reader may have got what it hides a moment before, however old both are, and be on its way to the end."""
+    driver = NodeDriver(small_config(stream_compaction_ms=EVERY_MS))
+    client = a_stream(driver, **{**COMPACTED, "x_stream_tombstone_age": "60s"})
+    put(driver, client, ("a", b"1"), ("a", b""), ("b", b"2"))
+    wait(driver, 300)
+    assert not passes
+    submit(driver, Compact(queue_of(driver).queue_id))
+    compacted = queue_of(driver).stream().log.compacted
+    wait(driver, 55)
+    assert (compacted.below, compacted.tombstones) == (3, 1)
+    wait(driver, 10)
+    assert (compacted.below, compacted.tombstones) == (3, 0)
+    assert len(passes) == 2
+
+
 def test_what_is_held_is_gone_over_once(passes: list[Pass]) -> None:
     driver, client = a_node()
     put(driver, client, ("a", b"1"), ("a", b"2"), ("a", b"3"), ("a", b"4"))
