@@ -310,7 +310,8 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
 
     def _set_global_parameter(self, command: Command) -> bool:
         parameter = GlobalParameter(command["name"], copy.deepcopy(command["value"]))
-        if is_same(self._global_parameters.get(parameter.name), parameter, "value"):
+        known = self._global_parameters.get(parameter.name)
+        if is_same(known, parameter, "value") or (known is not None and command.get("is_first")):
             return False
         self._global_parameters[parameter.name] = parameter
         return True
