@@ -384,6 +384,24 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         state = self._vhosts.get(vhost)
         return state.bindings.to_destination(destination_kind, destination) if state else []
 
+    def may_go_with_queue(self, vhost: str, queue: str) -> list[str]:
+        """The auto-delete exchanges that are bound to it."""
+        return self._auto_delete_sources(vhost, QUEUE, queue)
+
+    def may_go_with_exchange(self, vhost: str, exchange: str) -> list[str]:
+        """The auto-delete exchanges that are bound to it."""
+        return self._auto_delete_sources(vhost, EXCHANGE, exchange)
+
+    def _auto_delete_sources(self, vhost: str, destination_kind: str, destination: str) -> list[str]:
+        state = self._vhosts.get(vhost)
+        names = state.bindings.sources_of(destination_kind, destination) if state else []
+        return [name for name in names if state is not None and state.exchanges[name].auto_delete]
+
+    def is_source(self, vhost: str, exchange: str) -> bool:
+        """Whether anything is bound to an exchange."""
+        state = self._vhosts.get(vhost)
+        return state is not None and state.bindings.has_source(exchange)
+
     def _declare_exchange(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])
         if state is None or command["name"] in state.exchanges:
