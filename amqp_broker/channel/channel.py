@@ -183,8 +183,8 @@ class Channel:
             self.count_published()
             self.count_sizes()
         clients.retire_channel(
-            self.published + confirms.published, confirms.published, confirms.confirmed, self.messages_delivered(),
-            self.routed_count(),
+            self.published + confirms.published, confirms.messages_published(), confirms.messages_confirmed(),
+            self.messages_delivered(), self.routed_count(),
         )  # fmt: skip
         self.set_transaction(None)
         confirms.end()
@@ -429,7 +429,9 @@ class Channel:
 
     def count_request(self, size: int) -> None:
         """What was published last, `size` octets, was a request to the broker itself: neither that nor its answer is
-        counted as a message; that it is confirmed, where that is asked for, is counted."""
+        counted as a message, nor that it is confirmed."""
+        if self.is_confirming:
+            self.confirms.record_request()
         self.published -= 1
         self.extra += 1
         self.octets -= size

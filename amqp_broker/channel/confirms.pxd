@@ -40,12 +40,18 @@ cdef class Confirms:
     cdef object _joint_way
     cdef object _pending
     cdef list _nacked
+    cdef object _requests
+    cdef long long _done_requests
     cdef long long _stored_position
     cdef long long _synced_position
     cdef unsigned long long _due
 
     cpdef void end(self) except *
     cdef int record_publish(self) except -1
+    cpdef int record_request(self) except -1
+    cpdef Py_ssize_t messages_published(self) except? -1
+    cpdef Py_ssize_t messages_confirmed(self) except? -1
+    cdef int _forget_done_requests(self) except -1
     cpdef int record_outcome(self, int outcome) except -1
     cpdef PublishReceipt new_receipt(self)
     @cython.locals(joint=PublishReceipt)

@@ -102,6 +102,9 @@ class Confirms:
         self._joint_way: PublishRoute | None = None
         self._pending: deque[ConfirmRecord] = deque()
         self._nacked: list[int] = []
+        # The numbers of requests to the broker itself, but for those that were confirmed when the last one came.
+        self._requests: deque[int] = deque()
+        self._done_requests = 0
         self._stored_position = 0
         self._synced_position = 0
         self._due = 0  # the number up to which it is told when `confirm_delay` has passed
@@ -113,7 +116,8 @@ class Confirms:
         self._pending.clear()
 
     def go_on_from(self, number: int) -> None:
-        """The channel was another process's: so many publishes were numbered, and all of them are confirmed."""
+        """The channel was another process's: so many publishes were numbered, and all of them are confirmed. None was
+        a request to the broker: whoever has made one stays."""
         self.published = self.confirmed = self._recorded = number
 
     def record_publish(self) -> None:
@@ -121,6 +125,26 @@ class Confirms:
         self.published += 1
         if not self._turn_is_noted:
             self.record_turn()
+
+    def record_request(self) -> None:
+        """What was published last is a request to the broker itself. It is confirmed, and counts as no message."""
+        self._forget_done_requests()
+        self._requests.append(self.published)
+
+    def messages_published(self) -> int:
+        """How many of what was published are messages, each to be confirmed."""
+        return self.published - self._done_requests - len(self._requests)
+
+    def messages_confirmed(self) -> int:
+        """How many of those are confirmed, or nacked."""
+        self._forget_done_requests()
+        return self.confirmed - self._done_requests
+
+    def _forget_done_requests(self) -> None:
+        requests = self._requests
+        while requests and requests[0] <= self.confirmed:
+            requests.popleft()
+            self._done_requests += 1
 
     def record_outcome(self, outcome: int) -> None:
         """What queues on this node said of the message published last."""

@@ -408,7 +408,9 @@ class Replication:
         if self.is_alone and not self.has_workers:
             self.propose(commands.node_started(self.own_node), self._started)
             return
-        self._transient_queues.delete(self.own_node, commands.node_started(self.own_node), self._started)
+        self._transient_queues.delete(
+            self.own_node, commands.node_started(self.own_node), self._started, is_starting=True
+        )
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 

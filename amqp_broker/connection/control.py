@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from amqp_broker.flow.clients import Clients
     from amqp_broker.routing.vhost import VHost
     from amqp_broker.settings.config import Config
-    from amqp_broker.turn.task import Steps
+    from amqp_broker.turn.task import Awaited, Steps
+    from queues.timers import Timer
 
 log = logging.getLogger("amqp_broker.connection")
 
@@ -46,6 +47,9 @@ _AUDITED_CLASSES = (c.CLASS_EXCHANGE, c.CLASS_QUEUE)
 _FRAME_BYTES = 8
 #: What it costs of a slice to close a connection; to look at one is 1.
 _CLOSING_COST = 15
+#: So long the answer to a client's close waits for other nodes and workers, milliseconds: where there is no majority,
+#: they hear of it later.
+KNOWN_MS = 2000
 _CHANNEL_OPEN = methods.ChannelOpen.index
 _CHANNEL_CLOSE = methods.ChannelClose.index
 _CHANNEL_CLOSE_OK = methods.ChannelCloseOk.index
@@ -68,6 +72,8 @@ class Control:
         self._clock = services.clock
         self._timers = services.timers
         self._steering: Steering | None = None
+        #: Those whose clients have closed them, and wait to hear that that is done.
+        self._unanswered: dict[Connection, None] = {}
 
     def steer_with(self, steering: Steering) -> None:
         """Who is to move to another worker."""
@@ -289,6 +295,7 @@ class Control:
             if is_meant(connection):
                 cost += _CLOSING_COST
                 if connection.state == ENDING:
+                    self._answer_close(connection)
                     self.drop(connection)
                 else:
                     self.close(connection, ReplyCode.CONNECTION_FORCED, text)
@@ -300,11 +307,29 @@ class Control:
     def on_client_close(self, connection: Connection) -> None:
         """connection.close from the client: everything is released, the answer is the last thing that is said. The
         client closes the transport: it may have more on its way to us, and a transport that is closed with unread
-        octets is reset, which takes what was said from the client."""
+        octets is reset, which takes what was said from the client. Whoever has seen the answer may declare anywhere
+        what was exclusive here: it is said when other nodes and workers know that that is gone, or after KNOWN_MS."""
         self.log_end(connection, "closed by the client")
-        self.release(connection)
-        connection.send(0, methods.ConnectionCloseOk())
+        released = self.release(connection)
         self._await_end(connection, ENDING)
+        self._unanswered[connection] = None
+        if released is None or released.is_done:
+            self._answer_close(connection)
+            return
+        timer = self._timers.at(
+            self._clock.now + min(KNOWN_MS, self._config.closing_timeout_ms // 2),
+            lambda now: self._answer_close(connection),
+        )
+        released.when_done(lambda result: self._answer_close(connection, timer))
+
+    def _answer_close(self, connection: Connection, timer: Timer | None = None) -> None:
+        """Say close-ok, once, if the client is still there to hear it. timer: would have it said."""
+        if timer is not None:
+            timer.cancel()
+        is_unanswered = connection in self._unanswered
+        self._unanswered.pop(connection, None)
+        if is_unanswered and connection.state == ENDING and self._clients.find(connection.number) is connection:
+            connection.send(0, methods.ConnectionCloseOk())
 
     def end_silent(self, connection: Connection, silent_ms: int) -> None:
         """Nothing has come from the client for so long, though it had promised heartbeats."""
@@ -385,9 +410,10 @@ class Control:
         if len(closing) > self._config.max_closing_connections:
             self.abandon(connection_of(next(iter(closing.values()))))
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> Awaited | None:
         """Give back everything that the connection holds: channels, consumers, deliveries, exclusive queues. What it
-        waited for does not keep it from hearing the answer to our close."""
+        waited for does not keep it from hearing the answer to our close. Returns what is done when it is known wherever
+        the exclusive queues were; None: it is."""
         self._pauses.forget(connection)
         close_channels([channel for channel in connection.channels.values() if not channel.is_closing])
         for channel in connection.channels.values():
@@ -395,11 +421,13 @@ class Control:
         connection.channels.clear()
         connection.current = None
         declarer, connection.declarer = connection.declarer, None
-        if declarer is not None:
-            vhost, user = declarer.vhost, declarer.session.user
-            self._declarations.remove_queues(vhost, declarer.leave())
-            vhost.leave(user)
-            self._clients.leave(connection, user)
+        if declarer is None:
+            return None
+        vhost, user = declarer.vhost, declarer.session.user
+        released = self._declarations.remove_queues(vhost, declarer.leave())
+        vhost.leave(user)
+        self._clients.leave(connection, user)
+        return released
 
 
 def _ids(index: int) -> tuple[int, int]:

@@ -43,6 +43,8 @@ REHOMING: Final = 2
 WORKERS: Final = 2
 #: The first in which a command about a user may say that an administrator has to be left (metadata/access.py).
 LAST_ADMINISTRATOR: Final = 2
+#: The first in which a command may set a global parameter only where there is none (metadata/cluster_identity.py).
+FIRST_ONE_STAYS: Final = 2
 #: The first whose delayed messages wait with the keys of their blind copies (routing/delays.py).
 BLIND_COPIES: Final = 2
 #: The version of the folder's format (storage/folder_format.py), by level.

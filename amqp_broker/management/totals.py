@@ -224,8 +224,8 @@ class Totals:
                         own = channel.published + channel.confirms.published
                         publishers += own > 0
                         published += own
-                        to_confirm += channel.confirms.published
-                        confirmed += channel.confirms.confirmed
+                        to_confirm += channel.confirms.messages_published()
+                        confirmed += channel.confirms.messages_confirmed()
                         delivered += channel.messages_delivered()
                         routed += channel.routed_count()
             yield None

@@ -181,6 +181,17 @@ class BindingIndex:
             return []
         return [each for pair in end.pairs.values() if not pair.is_gone for each in pair.bindings]
 
+    def sources_of(self, kind: str, name: str) -> list[str]:
+        """From where something is bound to a destination, each once."""
+        end = self._destinations.get((kind, name))
+        pairs = end.pairs if end is not None else {}
+        return [source for source, pair in pairs.items() if isinstance(source, str) and not pair.is_gone]
+
+    def has_source(self, name: str) -> bool:
+        """Whether anything is bound to that exchange. What goes with very many others is looked through."""
+        end = self._sources.get(name)
+        return end is not None and any(not pair.is_gone for pair in end.pairs.values())
+
     def _there(self, number: int, block: dict[BindingRecord, bytes]) -> Iterator[BindingRecord]:
         """Those of a block that are not gone."""
         if not self._gone:

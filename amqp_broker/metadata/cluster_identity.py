@@ -1,7 +1,8 @@
 """Which cluster this is, wherever it is said: to clients, over HTTP, in metrics and in definitions.
 
 Its name is a global parameter, as RabbitMQ has it, and the setting cluster_name until somebody gives it another. Its
-id stays, whatever the name: whoever populates the first data folder makes it, and no definitions bring it elsewhere.
+id stays, whatever the name: whoever populates the first data folder makes it, in a cluster whoever leads when all
+members are there, and no definitions bring it elsewhere.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "operator_policy.clear": {"vhost": _TEXT, "name": _TEXT},
     "parameter.set": {"vhost": _TEXT, "component": _TEXT, "name": _TEXT, "value": _ANY},
     "parameter.clear": {"vhost": _TEXT, "component": _TEXT, "name": _TEXT},
-    "global_parameter.set": {"name": _TEXT, "value": _ANY},
+    "global_parameter.set": {"name": _TEXT, "value": _ANY, "is_first": _FLAG},
     "global_parameter.clear": {"name": _TEXT},
     "exchange.declare": {
         "vhost": _TEXT,
@@ -199,6 +199,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
 DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
     "user.put": {"leaves_administrator": False},
     "user.delete": {"leaves_administrator": False},
+    "global_parameter.set": {"is_first": False},
     "exchange.declare": {"durable": True, "numbered": False},
     "queue.declare": {"durable": True, "exclusive": False, "home": "", "part_of": ""},
     "queue.delete": {"partition_ids": []},
@@ -333,8 +334,9 @@ def clear_parameter(vhost: str, component: str, name: str) -> Command:
     return _command("parameter.clear", vhost, component, name)
 
 
-def set_global_parameter(name: str, value: object) -> Command:
-    return _command("global_parameter.set", name, value)
+def set_global_parameter(name: str, value: object, is_first: bool = False) -> Command:
+    """is_first: changes nothing where the parameter is there; of level `FIRST_ONE_STAYS`."""
+    return _command("global_parameter.set", name, value, is_first)
 
 
 def clear_global_parameter(name: str) -> Command:

@@ -310,7 +310,8 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
 
     def _set_global_parameter(self, command: Command) -> bool:
         parameter = GlobalParameter(command["name"], copy.deepcopy(command["value"]))
-        if is_same(self._global_parameters.get(parameter.name), parameter, "value"):
+        known = self._global_parameters.get(parameter.name)
+        if is_same(known, parameter, "value") or (known is not None and command.get("is_first")):
             return False
         self._global_parameters[parameter.name] = parameter
         return True
@@ -382,6 +383,24 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
     def bindings_to(self, vhost: str, destination_kind: str, destination: str) -> list[BindingRecord]:
         state = self._vhosts.get(vhost)
         return state.bindings.to_destination(destination_kind, destination) if state else []
+
+    def may_go_with_queue(self, vhost: str, queue: str) -> list[str]:
+        """The auto-delete exchanges that are bound to it."""
+        return self._auto_delete_sources(vhost, QUEUE, queue)
+
+    def may_go_with_exchange(self, vhost: str, exchange: str) -> list[str]:
+        """The auto-delete exchanges that are bound to it."""
+        return self._auto_delete_sources(vhost, EXCHANGE, exchange)
+
+    def _auto_delete_sources(self, vhost: str, destination_kind: str, destination: str) -> list[str]:
+        state = self._vhosts.get(vhost)
+        names = state.bindings.sources_of(destination_kind, destination) if state else []
+        return [name for name in names if state is not None and state.exchanges[name].auto_delete]
+
+    def is_source(self, vhost: str, exchange: str) -> bool:
+        """Whether anything is bound to an exchange."""
+        state = self._vhosts.get(vhost)
+        return state is not None and state.bindings.has_source(exchange)
 
     def _declare_exchange(self, command: Command) -> bool:
         state = self._vhosts.get(command["vhost"])

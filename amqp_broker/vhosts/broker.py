@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.auth.hashing import Hashing
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords, quick_hash
-from amqp_broker.links.levels import WORKERS
+from amqp_broker.links.levels import FIRST_ONE_STAYS, WORKERS
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.cluster_identity import CLUSTER_ID, cluster_id, new_cluster_id
 from amqp_broker.metadata.entities import DEFAULT_TYPE, QueueRecord
@@ -386,9 +386,11 @@ class Broker:
             self.propose(commands.set_permission(config.default_user, config.default_vhost, ".*", ".*", ".*"))
 
     def give_cluster_id(self) -> None:
-        """It has an id from now on, unless it has one."""
-        if not cluster_id(self.metadata):
-            self.propose(commands.set_global_parameter(CLUSTER_ID, new_cluster_id(self.random_bytes)))
+        """It has an id from now on, unless it has one. In a cluster others may have led, and proposed one that is not
+        applied here: the first that is applied stays. Before all members know such commands there is none."""
+        is_alone = self.replication.is_alone
+        if not cluster_id(self.metadata) and (is_alone or self.metadata.level >= FIRST_ONE_STAYS):
+            self.propose(commands.set_global_parameter(CLUSTER_ID, new_cluster_id(self.random_bytes), not is_alone))
 
     # -- virtual hosts ---------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ from amqp_broker.queue_types.contract.own_words import OwnWords
 from amqp_broker.queue_types.contract.queue_type import Declared
 from amqp_broker.queue_types.register import QUEUE_TYPES, asked_type
 from amqp_broker.routing.reply_to import REPLY_PREFIX, REPLY_TO
-from amqp_broker.turn.task import Steps, Task
+from amqp_broker.turn.task import Awaited, Steps, Task
 from amqp_broker.vhosts.names import plain_name
 from amqp_broker.vhosts.partitioning import partition
 from exchanges.bindings import EXCHANGE, QUEUE, Destination
@@ -316,18 +316,20 @@ class Declarations:
             proposal = broker.propose(commands.delete_queue(vhost.name, queue.name, queue.queue_id, ids))
         return count, self.remove_abandoned(vhost, removed) or proposal
 
-    def remove_queues(self, vhost: VHost, queues: list[Queue]) -> None:
+    def remove_queues(self, vhost: VHost, queues: list[Queue]) -> Awaited | None:
         """Delete queues whose connection or last consumer is gone: very many in slices. What is left of them meanwhile
-        is gone for all that look for it."""
-        if len(queues) <= _QUEUES_AT_ONCE:
-            for queue in queues:
-                self.remove_queue(vhost, queue)
-            return
-        self._condemned.update(queues)
-        Task(self._broker.background, self._remove_condemned(vhost, queues))
+        is gone for all that look for it here. Returns what is done when other nodes and workers know it too; None: now,
+        as they never knew the queues."""
+        if len(queues) > _QUEUES_AT_ONCE:
+            self._condemned.update(queues)
+            return Task(self._broker.background, self._remove_condemned(vhost, queues))
+        proposal = None
+        for queue in queues:
+            proposal = self.remove_queue(vhost, queue)[1] or proposal
+        return proposal
 
     def _remove_condemned(self, vhost: VHost, queues: list[Queue]) -> Steps:
-        left = deque(queues)
+        left, proposal = deque(queues), None
         queues.clear()  # each is let go of in its slice
         while left:
             for _ in range(min(_QUEUES_AT_ONCE, len(left))):
@@ -336,8 +338,10 @@ class Declarations:
                     self._condemned.discard(queue)
                     is_there = vhost.queues.get(queue.name) is queue
                     if is_there and self._broker.has(vhost):
-                        self.remove_queue(vhost, queue)
+                        proposal = self.remove_queue(vhost, queue)[1] or proposal
             yield None
+        if proposal is not None and not proposal.is_done:
+            yield proposal
 
     def remove_abandoned(self, vhost: VHost, sources: list[str]) -> Proposal | None:
         """Those of the exchanges go that are auto-delete and have lost their last binding: very many in slices. Returns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from amqp_broker.cluster.transient_queues import AHEAD, TransientQueues
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.commands import Command
+from amqp_broker.metadata.entities import BindingRecord
 from amqp_broker.metadata.metadata import Metadata
 from amqp_broker.metadata.stream import Proposal, Then
 
@@ -23,6 +24,9 @@ class Log:
 
     def declare(self, name: str) -> None:
         assert self.metadata.apply(commands.declare_queue("v", name, 1, durable=False, home="n2"))
+
+    def bind(self, source: str, kind: str, name: str) -> None:
+        assert self.metadata.apply(commands.add_binding("v", BindingRecord(source, kind, name, "", b"")))
 
     def propose(self, command: Command, then: Then | None) -> Proposal:
         self.proposals.append(Proposal(len(self.proposals) + 1, command, then))
@@ -63,6 +67,42 @@ def test_whoever_is_back_keeps_the_rest() -> None:
     assert log.apply() == ["queue.delete"] * AHEAD
     assert log.apply() == []
     assert len(log.metadata.transients("n2")) == 10
+
+
+def test_exchanges_of_a_node_that_starts_go_in_pieces_too() -> None:
+    """Those that the queues were bound to, and those that these were bound to; looked at when all queues are gone."""
+    log = Log(AHEAD + 1)
+    for number in range(AHEAD + 1):
+        for name in (f"e{number}", f"f{number}"):
+            log.metadata.apply(commands.declare_exchange("v", name, "fanout", auto_delete=True))
+        log.bind(f"e{number}", "queue", f"q{number}")
+        log.bind(f"f{number}", "exchange", f"e{number}")
+    log.bind("f7", "exchange", "amq.fanout")
+    log.transients.delete("n2", commands.node_started("n2"), is_starting=True)
+    log.apply()
+    assert log.apply() == ["queue.delete"] * AHEAD
+    assert log.apply() == ["queue.delete"]
+    said: list[str] = []
+    while "node.started" not in said:
+        piece = log.apply()
+        assert 0 < len(piece) <= AHEAD
+        said += piece
+    assert (said.count("exchange.delete"), said[-1]) == (2 * AHEAD + 1, "node.started")
+    left = [each.name for each in log.metadata.exchanges("v") if each.auto_delete]
+    assert left == ["f7"]
+
+
+def test_an_exchange_that_leads_elsewhere_holds_up_nothing() -> None:
+    log = Log(1)
+    log.metadata.apply(commands.declare_exchange("v", "e", "fanout", auto_delete=True))
+    log.metadata.apply(commands.declare_queue("v", "kept", 1, home="n1"))
+    log.bind("e", "queue", "q0")
+    log.bind("e", "queue", "kept")
+    log.transients.delete("n2", commands.node_started("n2"), is_starting=True)
+    assert [log.apply() for _ in range(4)] == [
+        ["queue_id.reserve"], ["queue.delete"], ["queue_id.reserve"], ["node.started"],
+    ]  # fmt: skip
+    assert log.metadata.exchange("v", "e") is not None
 
 
 def test_what_is_declared_meanwhile_is_left_to_the_last_command() -> None:

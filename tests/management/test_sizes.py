@@ -115,6 +115,34 @@ def test_requests_that_a_transaction_keeps_are_no_messages(
         assert counts == (1, 1, 1), is_there
 
 
+def test_requests_on_a_channel_with_confirms_are_neither_published_nor_confirmed(
+    driver: NodeDriver, service: SystemService
+) -> None:
+    """Not while messages before them wait to be confirmed, nor when the channel has gone."""
+    client = driver.client(1)
+    client.send(1, methods.ConfirmSelect(), declare("q"))
+    driver.settle()
+
+    def the_channel() -> dict[str, Any]:
+        answer = service.ask("objects.page", kind="channels")
+        found = [dict(zip(answer["columns"], each, strict=True)) for each in answer["rows"]]
+        return next(each for each in found if each["confirm"])
+
+    for number in range(1, 4):
+        client.publish(1, "q", b"x")
+        publish(client, "amq.system", "no verb", b"{}")
+        found = the_channel()
+        assert found["publish"] == number, found
+        assert found["confirm_count"] + found["messages_unconfirmed"] == number, found
+    driver.settle()
+    assert all_of(the_channel(), "publish", "confirm_count", "messages_unconfirmed") == [3, 3, 0]
+    for is_there in (True, False):
+        if not is_there:
+            driver.lose(client)
+        found = totals(driver, service)
+        assert (found["publish"], found["publish_confirm"], found["confirm"]) == (3, 3, 3), is_there
+
+
 def test_a_quorum_queue_counts_what_it_delivers(driver: NodeDriver, service: SystemService) -> None:
     client = driver.client(1, 2)
     client.send(1, declare("q", x_queue_type="quorum"), methods.BasicQos(0, 2, False))

@@ -147,7 +147,9 @@ class NaiveMetadata:
     def parameter_clear(self, vhost: str, component: str, name: str) -> bool:
         return self.drop("parameters", vhost, component, name)
 
-    def global_parameter_set(self, name: str, value: object) -> bool:
+    def global_parameter_set(self, name: str, value: object, is_first: bool = False) -> bool:
+        if is_first and self.find("global_parameters", name) is not None:
+            return False
         return self.put("global_parameters", (name,), value=value)
 
     def global_parameter_clear(self, name: str) -> bool:

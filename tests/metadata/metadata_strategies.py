@@ -95,7 +95,7 @@ any_command: st.SearchStrategy[Command] = st.one_of(
     st.builds(commands.clear_policy, vhosts, names, operator=flags),
     st.builds(commands.set_parameter, vhosts, names, names, values),
     st.builds(commands.clear_parameter, vhosts, names, names),
-    st.builds(commands.set_global_parameter, names, values),
+    st.builds(commands.set_global_parameter, names, values, flags),
     st.builds(commands.clear_global_parameter, names),
     declarations(),
     declarations(),

@@ -98,6 +98,30 @@ def test_transient_queues_go_with_their_node(cluster: NodeCluster) -> None:
         assert not each.node.broker.vhosts["/"].queues
 
 
+def test_auto_delete_exchanges_go_when_their_last_queue_goes_with_its_node_that_starts_again(
+    cluster: NodeCluster,
+) -> None:
+    """Before anybody has missed it. Others, and what leads elsewhere too, stay."""
+    client = cluster.nodes["n2"].client(1)
+    client.send(1, methods.QueueDeclare(0, "mine", False, False, True, False, False), declare("kept"))
+    for name in ("gone", "before", "kept", "never bound", "stays"):
+        client.send(1, methods.ExchangeDeclare(0, name, "fanout", durable=True, auto_delete=name != "stays"))
+    for name in ("gone", "kept", "stays"):
+        client.send(1, methods.QueueBind(0, "mine", name, "", False, Table({})))
+    client.send(1, methods.QueueBind(0, "kept", "kept", "", False, Table({})))
+    client.send(1, methods.ExchangeBind(0, "gone", "before", "", False, Table({})))
+    cluster.run(500)
+    driver = cluster.kill("n2")
+    cluster.run(100)
+    cluster.revive("n2", driver)
+    cluster.run(3000)
+    for each in cluster.nodes.values():
+        vhost = each.node.broker.vhosts["/"]
+        found = {entry.name for entry in vhost.router.entries() if entry.name and not entry.name.startswith("amq.")}
+        assert found == {"kept", "never bound", "stays"}
+        assert [*vhost.queues] == ["kept"]
+
+
 def test_an_exclusive_queue_goes_with_its_connection_on_all_nodes(cluster: NodeCluster) -> None:
     client = cluster.nodes["n3"].client(1)
     client.send(1, methods.QueueDeclare(0, "", False, False, True, False, False))

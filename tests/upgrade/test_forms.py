@@ -19,6 +19,7 @@ import pytest
 from amqp_broker.links.frame_kinds import SINCE, FrameKind
 from amqp_broker.links.levels import (
     DELETION_PROTECTION,
+    FIRST_ONE_STAYS,
     LAST_ADMINISTRATOR,
     LAST_LETTERS,
     LEVEL,
@@ -38,6 +39,7 @@ NEW_COMMANDS = {
     "vhost.protect": DELETION_PROTECTION,
     "user.put leaves_administrator": LAST_ADMINISTRATOR,
     "user.delete leaves_administrator": LAST_ADMINISTRATOR,
+    "global_parameter.set is_first": FIRST_ONE_STAYS,
     "partitions.declare": STREAMS,
     "queue.declare part_of": STREAMS,
     "queue.delete partition_ids": STREAMS,

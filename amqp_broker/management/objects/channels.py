@@ -57,12 +57,14 @@ class Channels(Kind[Channel, Channel]):
             "global_prefetch_count": lambda one: one.prefetch,
             "messages_unacknowledged": lambda one: one.held_count(),
             "oldest_unacked_age_ms": self._oldest_age,
-            "messages_unconfirmed": lambda one: one.confirms.published - one.confirms.confirmed,
+            "messages_unconfirmed": lambda one: (
+                one.confirms.messages_published() - one.confirms.messages_confirmed()
+            ),
             "messages_uncommitted": lambda one: len(one.transaction.messages) if one.transaction is not None else 0,
             "acks_uncommitted": lambda one: len(one.transaction.settlements) if one.transaction is not None else 0,
             "connection_details": lambda one: connection_details(one.connection),
             "publish": lambda one: one.published + one.confirms.published,
-            "confirm_count": lambda one: one.confirms.confirmed,
+            "confirm_count": lambda one: one.confirms.messages_confirmed(),
             "return_unroutable": lambda one: one.returned,
             "drop_unroutable": lambda one: one.unroutable - one.returned,
             "deliver": lambda one: one.delivered_count() - one.passed - one.got,
