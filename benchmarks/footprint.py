@@ -1,9 +1,9 @@
 """`python -m benchmarks.footprint`: what the broker needs, rather than how fast it is.
 
-Memory per idle connection, empty durable queue and queued message; the start with many durable messages; a
-backlog beyond the memory budget, drained; one queue paging while another is used; and whether the cost of a
-message stays flat as queues, bindings, connections and backlog grow. `--scale 0.1` makes every amount a
-tenth, for a quick look.
+The start of an empty broker, and its memory; memory per idle connection, empty durable queue and queued
+message; the start with many durable messages; a backlog beyond the memory budget, drained; one queue paging
+while another is used; and whether the cost of a message stays flat as queues, bindings, connections and
+backlog grow. `--scale 0.1` makes every amount a tenth, for a quick look.
 
 Memory is what the broker's process has resident. The cost of a message is processor time of the broker's
 process, which, unlike a rate, does not depend on who else uses the machine.

@@ -1,8 +1,10 @@
-"""What an idle connection, an empty durable queue and a queued message cost in resident memory."""
+"""What an empty broker, an idle connection, an empty durable queue and a queued message cost in resident memory, and
+what an empty broker takes to be ready."""
 
 from __future__ import annotations
 
 import resource
+import statistics
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -16,8 +18,10 @@ from benchmarks.findings import Finding, run_checked
 CONNECTIONS = 2000
 QUEUES = 10_000
 MESSAGES = 1_000_000
+STARTS = 9
 BODY = 128
 KIB = 1024
+MIB = 1024 * KIB
 
 
 @contextmanager
@@ -33,9 +37,24 @@ def many_links(broker: Broker, count: int) -> Iterator[list[Link]]:
 def measure(scale: float) -> Iterator[Finding]:
     """Each in a broker of its own, after as many again have warmed it up where that matters."""
     with temporary_folder() as folder:
+        yield from measure_empty(folder)
         yield measure_connections(max(50, int(CONNECTIONS * scale)), folder / "connections")
         yield measure_queues(max(100, int(QUEUES * scale)), folder / "queues")
         yield measure_messages(max(200_000, int(MESSAGES * scale)), folder / "messages")
+
+
+def measure_empty(folder: Path) -> Iterator[Finding]:
+    """One broker after the other, each in a new folder: until it is ready, and what it has then. Medians; the limits
+    are some way above what a slow machine takes, to notice a start that has grown."""
+    waits, processor, memory = [], [], []
+    for number in range(STARTS):
+        with own_broker(folder / f"empty-{number}") as broker:
+            waits.append(broker.start_seconds)
+            processor.append(broker.cpu_seconds())
+            memory.append(broker.memory_bytes())
+    yield Finding("start of an empty broker", "s", statistics.median(waits))
+    yield Finding("processor time of that", "s", statistics.median(processor), 0.5)
+    yield Finding("memory of an empty broker", "MiB", statistics.median(memory) / MIB, 60)
 
 
 def measure_connections(count: int, data_dir: Path) -> Finding:

@@ -177,8 +177,8 @@ def serve() -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who ignores the ends of children hands that down, and they are gone
     asking = socket.socket(fileno=0)
     load_broker()
-    gc.collect()
-    gc.freeze()  # a broker's collector does not look at it, so its pages stay shared
+    # A broker's collector does not look at it, so its pages stay shared. Before there is next to no garbage.
+    gc.freeze()
     request = await_request(asking)
     asking.detach()
     if request is None:

@@ -230,8 +230,9 @@ class Supervisor:
 
     def run(self) -> int | Seat:
         """See `supervise`."""
-        gc.collect()
-        gc.freeze()  # the collectors of the workers do not look at it, so its pages stay shared
+        # The collectors of the workers do not look at it, so its pages stay shared. To look for garbage before takes
+        # 40 ms: the loading of modules leaves some hundred objects in cycles, among a hundred thousand.
+        gc.freeze()
         self._listen_to_signals()
         self._selector.register(self._wakes, selectors.EVENT_READ, self._on_signal)
         if self._config.exit_with_parent:
