@@ -35,8 +35,8 @@ from amqp_broker.bench.load import run_declared
 from amqp_broker.bench.scenario import Scenario
 from amqp_broker.bench.target import Target
 from benchmarks.brokers import ROOT, Broker, BrokerError, end, free_port, last_lines, own_broker, temporary_folder
-from benchmarks.findings import run_checked
 from benchmarks.machine import header, page_of, table
+from benchmarks.run import run_checked
 
 VERSION = "4.1.0"
 JARS = ROOT / ".venv" / f"kafka-{VERSION}"
