@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 READY = "ready amqp://"
 READY_SECONDS = 120.0
 STOP_SECONDS = 60.0
+POLL_SECONDS = 0.002
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 PROCESSOR_CLOCK = 2  # of a process: Linux makes its clock's number from this and the process's
 
@@ -134,6 +135,29 @@ def floor_broker() -> Iterator[Broker]:
         yield Broker("floor", version_of(target), target, process.pid, time.monotonic() - begin)
     finally:
         end(process, signal.SIGKILL)
+
+
+@contextmanager
+def foreign_broker(name: str, version: str, command: Sequence[str], port: int, log: Path) -> Iterator[Broker]:
+    """Another project's program, which is ready when it takes connections on this port of loopback; what it says goes
+    to `log`. Raises BrokerError."""
+    begin = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True)
+    try:
+        while not listens(port):
+            if process.poll() is not None or time.monotonic() > begin + READY_SECONDS:
+                raise BrokerError(f"{name} did not become ready: {last_lines(log)}")
+            time.sleep(POLL_SECONDS)
+        yield Broker(name, version, Target(port=port), process.pid, time.monotonic() - begin)
+    finally:
+        end(process, signal.SIGTERM)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody takes connections on this port of loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def read_ready_line(process: subprocess.Popen[str], log: Path | None = None) -> str:
