@@ -7,7 +7,7 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 # Thousands of processes start in the tests: none of them has to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run cluster test test-cache test-plain dist package-test test-upgrade check lint types bench bench-before bench-compare bench-bystander bench-footprint bench-hop bench-instructions bench-kafka bench-spark bench-streams simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
+.PHONY: help setup run cluster test test-cache test-plain dist package-test test-upgrade check lint types bench bench-before bench-compare bench-bystander bench-footprint bench-hop bench-instructions bench-others bench-spark bench-streams simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -110,8 +110,8 @@ bench-hop: setup $(VENV)/tools.stamp ## what a message costs each of two nodes w
 bench-bystander: setup $(VENV)/tools.stamp ## what an unrelated connection feels while something large happens, side by side with RabbitMQ (ARGS=)
 	@exec $(PY) -m benchmarks.bystander $(ARGS)
 
-bench-kafka: setup $(VENV)/tools.stamp ## our streams beside Apache Kafka; needs mvn and Java; writes to benchmarks/results/ (ARGS=)
-	@exec $(PY) -m benchmarks.kafka $(ARGS)
+bench-others: setup $(VENV)/tools.stamp ## side by side with Kafka, NATS and Redis; needs mvn and Java, go, redis-server (ARGS="--only redis")
+	@exec $(PY) -m benchmarks.others $(ARGS)
 
 bench-streams: setup $(VENV)/tools.stamp ## streams: publish, replay, far behind, many, idle; partly side by side with RabbitMQ (ARGS=)
 	@exec $(PY) -m benchmarks.streams $(ARGS)

@@ -13,7 +13,8 @@ from amqp_broker.bench.link import Link
 from amqp_broker.bench.result import Result
 from amqp_broker.bench.scenario import Scenario
 from benchmarks.brokers import Broker, BrokerError, own_broker, temporary_folder
-from benchmarks.findings import Finding, run_checked
+from benchmarks.findings import Finding
+from benchmarks.run import run_checked
 from benchmarks.watch import MemoryWatch
 
 START_MESSAGES = 1_000_000

@@ -7,12 +7,10 @@ message costs: the processor time of all nodes, which does not depend on who els
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import statistics
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,9 +19,7 @@ from pathlib import Path
 import click
 
 from amqp_broker.bench.link import LinkError
-from amqp_broker.bench.load import run_load
-from amqp_broker.bench.result import Progress, Result
-from amqp_broker.bench.target import Target, parse_target
+from amqp_broker.bench.target import parse_target
 from benchmarks.brokers import (
     ROOT,
     Broker,
@@ -34,9 +30,10 @@ from benchmarks.brokers import (
     temporary_folder,
     version_of,
 )
-from benchmarks.compare import SETTLE_SECONDS, WARM_UP_SECONDS, show
 from benchmarks.machine import commit, header, page_of, table
-from benchmarks.scenarios import ROWS, Measure, Row
+from benchmarks.run import LEAST_SECONDS, WARM_UP_SECONDS, Run, run_pairs
+from benchmarks.scenarios import COST, ROWS, Row
+from benchmarks.spread import spread
 
 COLUMNS = ["scenario", "unit", "now", "lowest - highest", "before", "lowest - highest", "now / before"]
 #: Of a checkout that can be watched over HTTP: it is not, here.
@@ -66,30 +63,9 @@ class Checkout:
         return [f"{name}=off" for name in UNWATCHED if name in said]
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A checkout's nodes, running. Clients go to the first."""
-
-    name: str
-    target: Target
-    nodes: tuple[Broker, ...]
-
-    def cpu_seconds(self) -> float:
-        """What all nodes have used so far."""
-        return sum(node.cpu_seconds() for node in self.nodes)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run of one side. cost: processor microseconds of a message that was received."""
-
-    result: Result
-    cost: float
-
-
 @contextmanager
-def running(checkout: Checkout, name: str, folder: Path, count: int) -> Iterator[Side]:
-    """So many nodes. Raises BrokerError."""
+def running(checkout: Checkout, name: str, folder: Path, count: int) -> Iterator[Broker]:
+    """So many nodes. Clients go to the first. Raises BrokerError."""
     flags = checkout.unwatched()
     folder.mkdir(parents=True)
     secret = folder / "secret"
@@ -109,50 +85,31 @@ def running(checkout: Checkout, name: str, folder: Path, count: int) -> Iterator
             )  # fmt: skip
             stack.callback(end, process, signal.SIGTERM)
             processes.append(process)
-        nodes = []
-        for number, process in enumerate(processes, 1):
-            target = parse_target(read_ready_line(process, folder / f"n{number}.log"))
-            nodes.append(Broker(name, version_of(target), target, process.pid, 0.0))
-        yield Side(name, nodes[0].target, tuple(nodes))
-
-
-def run(row: Row, side: Side, seconds: float) -> Run:
-    """Raises BrokerError for a run that failed."""
-    marks: list[tuple[float, int]] = []
-
-    def mark(progress: Progress) -> None:
-        if not progress.is_warm_up:
-            marks.append((side.cpu_seconds(), progress.counts.received))
-
-    scenario = dataclasses.replace(row.scenario, targets=(side.target,), seconds=seconds, warm_up=WARM_UP_SECONDS)
-    result = run_load(scenario, mark)
-    if result.problems or len(marks) < 2:
-        raise BrokerError(f"{row.name}, {side.name}: {'; '.join(result.problems) or 'too short to be measured'}")
-    received = sum(count for _, count in marks[1:])
-    return Run(result, 1e6 * (marks[-1][0] - marks[0][0]) / max(1, received))
+        urls = [read_ready_line(process, folder / f"n{number}.log") for number, process in enumerate(processes, 1)]
+        first, *others = (process.pid for process in processes)
+        target = parse_target(urls[0])
+        yield Broker(name, version_of(target), target, first, 0.0, tuple(others))
 
 
 def lines_of(row: Row, now: Sequence[Run], before: Sequence[Run]) -> list[list[str]]:
     """Of the page: each figure of the row, and what a message cost. The ratio is the median of the pairs' own."""
-    cost = Measure("processor us/msg", lambda _: 0.0, 1.0, is_rate=False)
     found = []
-    for measure in (*row.measures, cost):
-        mine, theirs = (
-            [run.cost for run in runs] if measure is cost else [measure.read(run.result) for run in runs]
-            for runs in (now, before)
-        )
+    for measure in (*row.measures, COST):
+        mine, theirs = ([measure.read(run) for run in runs] for runs in (now, before))
         ratio = statistics.median(each / other for each, other in zip(mine, theirs, strict=True))
-        cells = [row.title, measure.unit]
-        for values in (mine, theirs):
-            cells += [show(statistics.median(values)), f"{show(min(values))} - {show(max(values))}"]
-        found.append([*cells, f"{ratio:.2f}"])
+        found.append([row.title, measure.unit, *spread(mine), *spread(theirs), f"{ratio:.2f}"])
     return found
 
 
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
 @click.argument("other", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--pairs", default=5, type=click.IntRange(1), help="Pairs of runs of each row; quote five or more.")
-@click.option("--seconds", default=5.0, help="Measured time of one run, after the warm-up.")
+@click.option(
+    "--seconds",
+    default=5.0,
+    type=click.FloatRange(LEAST_SECONDS),
+    help="Measured time of one run, after the warm-up.",
+)
 @click.option("--row", "names", multiple=True, type=click.Choice([row.name for row in ROWS]), help="Only these. [all]")
 @click.option("--output", type=click.Path(path_type=Path), help="The page to write. [results/before.md]")
 def compare(other: Path, pairs: int, seconds: float, names: tuple[str, ...], output: Path | None) -> None:
@@ -167,11 +124,7 @@ def compare(other: Path, pairs: int, seconds: float, names: tuple[str, ...], out
                     stack.enter_context(running(checkout, name, folder / name, row.nodes))
                     for name, checkout in checkouts.items()
                 ]
-                runs: dict[str, list[Run]] = {side.name: [] for side in sides}
-                for number in range(pairs):
-                    for side in sides if number % 2 == 0 else reversed(sides):
-                        runs[side.name].append(run(row, side, seconds))
-                        time.sleep(SETTLE_SECONDS)
+                runs = run_pairs(row.title, row.scenario, sides, pairs, seconds)
             made = lines_of(row, runs["now"], runs["before"])
             for line in made:
                 click.echo(" | ".join(line))

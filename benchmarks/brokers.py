@@ -26,8 +26,9 @@ ROOT = Path(__file__).resolve().parent.parent
 READY = "ready amqp://"
 READY_SECONDS = 120.0
 STOP_SECONDS = 60.0
+POLL_SECONDS = 0.002
 RABBITMQ_SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PROCESSOR_CLOCK = 2  # of a process: Linux makes its clock's number from this and the process's
 
 
 class BrokerError(Exception):
@@ -36,13 +37,15 @@ class BrokerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A running broker: its name and version, where it listens, its process, how long it took to be ready."""
+    """A running broker: its name and version, where it listens, its process, how long it took to be ready; and the
+    processes of the other nodes, where it is the first of a cluster."""
 
     name: str
     version: str
     target: Target
     pid: int
     start_seconds: float
+    others: tuple[int, ...] = ()
 
     def memory_bytes(self) -> int:
         """Resident memory now."""
@@ -52,9 +55,14 @@ class Broker:
         raise BrokerError(f"{self.name} (process {self.pid}) is gone")
 
     def cpu_seconds(self) -> float:
-        """Processor time that it has used so far, user and system, all threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+        """Processor time that all its nodes have used so far."""
+        return sum(cpu_seconds_of(pid) for pid in (self.pid, *self.others))
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Processor time that a process has used so far, user and system, all threads, those that have ended too. It is the
+    scheduler's own clock: what runs for less than a tick at a time is billed by ticks as chance has it."""
+    return time.clock_gettime(~pid << 3 | PROCESSOR_CLOCK)
 
 
 @contextmanager
@@ -127,6 +135,29 @@ def floor_broker() -> Iterator[Broker]:
         yield Broker("floor", version_of(target), target, process.pid, time.monotonic() - begin)
     finally:
         end(process, signal.SIGKILL)
+
+
+@contextmanager
+def foreign_broker(name: str, version: str, command: Sequence[str], port: int, log: Path) -> Iterator[Broker]:
+    """Another project's program, which is ready when it takes connections on this port of loopback; what it says goes
+    to `log`. Raises BrokerError."""
+    begin = time.monotonic()
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, text=True)
+    try:
+        while not listens(port):
+            if process.poll() is not None or time.monotonic() > begin + READY_SECONDS:
+                raise BrokerError(f"{name} did not become ready: {last_lines(log)}")
+            time.sleep(POLL_SECONDS)
+        yield Broker(name, version, Target(port=port), process.pid, time.monotonic() - begin)
+    finally:
+        end(process, signal.SIGTERM)
+
+
+def listens(port: int) -> bool:
+    """Whether somebody takes connections on this port of loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def read_ready_line(process: subprocess.Popen[str], log: Path | None = None) -> str:

@@ -9,6 +9,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from amqp_broker.bench.target import parse_target
@@ -29,11 +30,12 @@ CONTROL_SECONDS = 120
 
 @contextmanager
 def own_cluster(folder: Path, nodes: int, plain: bool = False) -> Iterator[Broker]:
-    """Our nodes with their data in `folder`. Yields the first."""
+    """Our nodes with their data in `folder`. Yields the first, which knows the processes of the others."""
     with plain_children(plain), running_cluster(nodes, folder) as cluster:
         target = parse_target(cluster.nodes[0].url)
         name = "amqp-broker (plain)" if plain else "amqp-broker"
-        yield Broker(name, version_of(target), target, cluster.nodes[0].broker.process.pid, 0.0)
+        first, *others = (node.broker.process.pid for node in cluster.nodes)
+        yield Broker(name, version_of(target), target, first, 0.0, tuple(others))
 
 
 @contextmanager
@@ -52,7 +54,7 @@ def plain_children(plain: bool) -> Iterator[None]:
 
 @contextmanager
 def rabbitmq_cluster(folder: Path, nodes: int) -> Iterator[Broker]:
-    """RabbitMQ's nodes with their data in `folder`, joined to the first. Yields the first."""
+    """RabbitMQ's nodes with their data in `folder`, joined to the first. Yields the first, as own_cluster does."""
     check_rabbitmq()
     mapper = str(free_port())
     cookie = folder / "home" / ".erlang.cookie"
@@ -70,7 +72,7 @@ def rabbitmq_cluster(folder: Path, nodes: int) -> Iterator[Broker]:
         for _, joining in started[1:]:
             for command in (["stop_app"], ["reset"], ["join_cluster", first], ["start_app"]):
                 control(joining, command)
-        yield started[0][0]
+        yield replace(started[0][0], others=tuple(broker.pid for broker, _ in started[1:]))
 
 
 def control(environment: Mapping[str, str], command: list[str]) -> None:

@@ -3,23 +3,20 @@
 Both brokers run for all rows of one node, then both clusters for those of several; a pair is one run on each, right
 after one another, and every other pair begins with the other broker. The median of the pairs is quoted, with the lowest
 and the highest. Where bodies are large, the floor (benchmarks/floor.py) runs between the two and has a line of its own.
+Beside each rate stands what a message costs each broker, in processor time of all its nodes, and what a node of ours
+takes for it in instructions, where benchmarks/instructions.json has that path.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import statistics
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
 
 from amqp_broker.bench.link import LinkError
-from amqp_broker.bench.load import run_load
-from amqp_broker.bench.result import Result
 from amqp_broker.testing.embedded import BrokerStartError
 from benchmarks.brokers import (
     Broker,
@@ -31,11 +28,13 @@ from benchmarks.brokers import (
     temporary_folder,
 )
 from benchmarks.clusters import own_cluster, rabbitmq_cluster
-from benchmarks.machine import header, page_of, table
-from benchmarks.scenarios import FLOOR_TARGET, ROWS, Measure, Row
+from benchmarks.instructions import recorded
+from benchmarks.machine import header, is_compiled, page_of, table, write_page
+from benchmarks.run import LEAST_SECONDS, WARM_UP_SECONDS, Run, run_pairs
+from benchmarks.scenarios import COST, FLOOR_TARGET, ROWS, Measure, Row
+from benchmarks.spread import spread
 
-WARM_UP_SECONDS = 2.0  # with many connections, a broker needs some time to find its pace
-SETTLE_SECONDS = 1.0  # between two runs, for a broker to throw away what the last one left
+INSTRUCTIONS = "instructions/msg, without sockets"
 COLUMNS = [
     "scenario",
     "unit",
@@ -47,24 +46,6 @@ COLUMNS = [
     "target",
     "",
 ]
-
-
-def run_pairs(row: Row, brokers: Sequence[Broker], pairs: int, seconds: float) -> dict[str, list[Result]]:
-    """The results of a row by broker name, in the order of the pairs. Raises BrokerError for a run that
-    failed.
-    """
-    results: dict[str, list[Result]] = {broker.name: [] for broker in brokers}
-    for number in range(pairs):
-        for broker in brokers if number % 2 == 0 else reversed(brokers):
-            scenario = dataclasses.replace(
-                row.scenario, targets=(broker.target,), seconds=seconds, warm_up=WARM_UP_SECONDS
-            )
-            result = run_load(scenario)
-            if result.problems:
-                raise BrokerError(f"{row.name} on {broker.name}: {'; '.join(result.problems)}")
-            results[broker.name].append(result)
-            time.sleep(SETTLE_SECONDS)
-    return results
 
 
 @contextmanager
@@ -84,51 +65,59 @@ def brokers(nodes: int, plain: bool) -> Iterator[tuple[Broker, Broker]]:
             )
 
 
-def figures(results: list[Result], measure: Measure) -> list[float]:
-    """One figure of every run, sorted."""
-    return sorted(measure.read(result) for result in results)
-
-
-def show(value: float) -> str:
-    """A rate without decimals, a latency with three."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3f}"
-
-
-def table_rows(row: Row, ours: list[Result], rival: list[Result], plain: bool) -> list[list[str]]:
-    """One line of the table for each figure of the row."""
-    return [
+def table_rows(row: Row, ours: list[Run], rival: list[Run], plain: bool) -> list[list[str]]:
+    """One line of the table for each figure of the row, and for what a message costs where it is about throughput."""
+    lines = [
         table_row(row.title, measure, ours, rival, measure.plain_target() if plain else measure.target)
         for measure in row.measures
     ]
+    return [*lines, *cost_rows(row, row.title, ours, rival)]
 
 
-def floor_rows(row: Row, ours: list[Result], floor: list[Result]) -> list[list[str]]:
+def floor_rows(row: Row, ours: list[Run], floor: list[Run]) -> list[list[str]]:
     """The same against the floor, which stands where RabbitMQ stands else."""
     title = f"{row.title}; the floor instead of RabbitMQ"
-    return [table_row(title, measure, ours, floor, FLOOR_TARGET) for measure in row.measures]
+    lines = [table_row(title, measure, ours, floor, FLOOR_TARGET) for measure in row.measures]
+    return [*lines, *cost_rows(row, title, ours, floor)]
 
 
-def table_row(title: str, measure: Measure, ours: list[Result], rival: list[Result], target: float) -> list[str]:
-    """One figure of both, their ratio, and whether it is as good as `target` asks."""
-    mine, theirs = figures(ours, measure), figures(rival, measure)
+def cost_rows(row: Row, title: str, ours: list[Run], rival: list[Run]) -> list[list[str]]:
+    """What a message costs each; nothing where the row is not about throughput."""
+    return [table_row(title, COST, ours, rival, None)] if row.is_throughput else []
+
+
+def table_row(title: str, measure: Measure, ours: list[Run], rival: list[Run], target: float | None) -> list[str]:
+    """One figure of both, their ratio, and whether it is as good as `target` asks, if it asks."""
+    mine, theirs = ([measure.read(run) for run in runs] for runs in (ours, rival))
     ratio = statistics.median(mine) / statistics.median(theirs)
-    cells = [title, measure.unit]
-    for values in (mine, theirs):
-        cells += [show(statistics.median(values)), f"{show(values[0])} - {show(values[-1])}"]
+    cells = [title, measure.unit, *spread(mine), *spread(theirs), f"{ratio:.2f}"]
+    if target is None:
+        return [*cells, "", ""]
     bound = f"{'>=' if measure.is_rate else '<='} {target:.2g}"
-    return [*cells, f"{ratio:.2f}", bound, "holds" if measure.holds(ratio, target) else "**misses**"]
+    return [*cells, bound, "holds" if measure.holds(ratio, target) else "**misses**"]
 
 
-def write(lines: list[str], raw: dict[str, dict[str, list[object]]], output: Path) -> None:
-    """The page, and beside it every single result as JSON."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    output.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+def instruction_rows(row: Row, counts: Mapping[str, int]) -> list[list[str]]:
+    """What a message takes of ours, where its path was counted."""
+    if row.counted not in counts:
+        return []
+    return [[row.title, INSTRUCTIONS, f"{counts[row.counted]:,}", *[""] * (len(COLUMNS) - 3)]]
+
+
+def as_json(row: Row, runs: Mapping[str, list[Run]], counts: Mapping[str, int]) -> dict[str, object]:
+    """Every single run of a row by broker, and what a message takes of ours where that was counted."""
+    counted = {"instructions_per_message": counts[row.counted]} if row.counted in counts else {}
+    return {**{name: [run.as_json() for run in found] for name, found in runs.items()}, **counted}
 
 
 @click.command(context_settings={"show_default": True, "help_option_names": ["-h", "--help"]})
 @click.option("--pairs", default=5, type=click.IntRange(1), help="Pairs of runs of each row; quote five or more.")
-@click.option("--seconds", default=5.0, help="Measured time of one run, after the warm-up.")
+@click.option(
+    "--seconds",
+    default=5.0,
+    type=click.FloatRange(LEAST_SECONDS),
+    help="Measured time of one run, after the warm-up.",
+)
 @click.option(
     "--row",
     "names",
@@ -141,8 +130,11 @@ def write(lines: list[str], raw: dict[str, dict[str, list[object]]], output: Pat
 def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, output: Path | None) -> None:
     """Compare our broker with RabbitMQ and write the table."""
     rows = [row for row in ROWS if not names or row.name in names]
-    raw: dict[str, dict[str, list[object]]] = {}
+    raw: dict[str, dict[str, object]] = {}
     lines: list[list[str]] = []
+    counts, counted_as = recorded()
+    if plain or not is_compiled():
+        counts = {}  # they are of the compiled modules
     facts: dict[str, str] = {}
     try:
         check_rabbitmq()
@@ -154,11 +146,12 @@ def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, out
                 for row in (each for each in rows if each.nodes == nodes):
                     with ExitStack() as stack:
                         between = [stack.enter_context(floor_broker())] if row.has_floor else []
-                        results = run_pairs(row, [ours, *between, rival], pairs, seconds)
-                    raw[row.name] = {name: [each.as_json() for each in found] for name, found in results.items()}
-                    made = table_rows(row, results[ours.name], results[rival.name], plain)
+                        runs = run_pairs(row.title, row.scenario, [ours, *between, rival], pairs, seconds)
+                    raw[row.name] = as_json(row, runs, counts)
+                    made = table_rows(row, runs[ours.name], runs[rival.name], plain)
+                    made += instruction_rows(row, counts)
                     for floor in between:
-                        made += floor_rows(row, results[ours.name], results[floor.name])
+                        made += floor_rows(row, runs[ours.name], runs[floor.name])
                     for line in made:
                         click.echo(" | ".join(line))
                     lines += made
@@ -166,10 +159,13 @@ def compare(pairs: int, seconds: float, names: tuple[str, ...], plain: bool, out
         raise click.ClickException(str(error)) from error
     facts["method"] = f"median of {pairs} interleaved pairs of {seconds:g} s after {WARM_UP_SECONDS:g} s of warm-up"
     facts["load"] = "amqp-broker bench, on the same machine"
+    facts[COST.unit] = "of all nodes of a broker together, for a message that was received, in the measured time"
+    if any(row.counted in counts for row in rows):
+        facts[INSTRUCTIONS] = f"as benchmarks/instructions.json has them ({counted_as})"
     title = "Our broker and RabbitMQ, side by side" + (", without compiled modules" if plain else "")
     page = [*header(title, facts), *table(COLUMNS, lines)]
     path = output or page_of("compare-plain" if plain else "compare", not names)
-    write(page, raw, path)
+    write_page(path, page, raw)
     click.echo("\n".join(page))
     click.echo(f"written to {path}", err=True)
 

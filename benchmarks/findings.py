@@ -8,9 +8,6 @@ from dataclasses import dataclass
 import click
 
 from amqp_broker.bench.link import LinkError
-from amqp_broker.bench.load import run_load
-from amqp_broker.bench.result import Result
-from amqp_broker.bench.scenario import Scenario
 from benchmarks.brokers import BrokerError
 
 
@@ -40,14 +37,6 @@ class Finding:
         bound = f"{'<=' if self.is_most else '>='} {self.limit:,g}"
         verdict = "holds" if self.holds else "**misses**"
         return [self.what, self.unit, f"{self.value:,.2f}", bound, verdict]
-
-
-def run_checked(scenario: Scenario, run: Callable[[Scenario], Result] = run_load) -> Result:
-    """The result of a run in which nothing went wrong; BrokerError otherwise."""
-    result = run(scenario)
-    if result.problems or not result.is_complete:
-        raise BrokerError("; ".join(result.problems) or "not all messages arrived")
-    return result
 
 
 def run_experiments(

@@ -15,8 +15,9 @@ from dataclasses import replace
 from amqp_broker.bench.load import declare_topology, run_declared
 from amqp_broker.bench.scenario import Scenario
 from benchmarks.brokers import Broker, own_broker, temporary_folder
-from benchmarks.findings import Finding, run_checked
+from benchmarks.findings import Finding
 from benchmarks.memory import many_links
+from benchmarks.run import run_checked
 
 QUEUES = 10_000
 BINDINGS = 100_000

@@ -80,16 +80,29 @@ def measure() -> dict[str, int]:
     return {path: instructions_per_message(path) for path in PATHS}
 
 
+def recorded() -> tuple[dict[str, int], str]:
+    """The instructions a message by path, and what they hold for, as they were recorded."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    kind = "compiled" if record["compiled"] else "plain"
+    return counts_of(record), f"{kind}, Python {record['python']}, commit {record['commit']}"
+
+
+def counts_of(record: Mapping[str, object]) -> dict[str, int]:
+    """Instructions a message by path. Raises ValueError where a record has none."""
+    counts = record["instructions_per_message"]
+    if not isinstance(counts, dict):
+        raise ValueError(f"{RECORD.name}: instructions_per_message is {counts!r}, not a table by path")
+    return counts
+
+
 def compare(record: Mapping[str, object], found: Mapping[str, int]) -> list[str]:
     """One line for every path that costs over a tenth more than was recorded; empty if none does."""
     grown = []
-    recorded = record["instructions_per_message"]
-    if not isinstance(recorded, dict):
-        raise ValueError(f"{RECORD.name}: instructions_per_message is {recorded!r}, not a table by path")
+    before = counts_of(record)
     for name, count in found.items():
-        if count > recorded[name] * (1 + TOLERANCE):
-            share = 100 * (count / recorded[name] - 1)
-            grown.append(f"{name}: {count:,} instructions, {share:.0f} % over the recorded {recorded[name]:,}")
+        if count > before[name] * (1 + TOLERANCE):
+            share = 100 * (count / before[name] - 1)
+            grown.append(f"{name}: {count:,} instructions, {share:.0f} % over the recorded {before[name]:,}")
     return grown
 
 

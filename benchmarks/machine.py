@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -62,6 +63,13 @@ def header(title: str, facts: dict[str, str]) -> list[str]:
         "Python": platform.python_version(),
     }
     return [f"# {title}", "", *(f"- {name}: {value}" for name, value in {**own, **facts}.items()), ""]
+
+
+def write_page(path: Path, lines: list[str], raw: object) -> None:
+    """The page, and beside it every single result as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.with_suffix(".json").write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
 
 
 def table(columns: list[str], rows: list[list[str]]) -> list[str]:

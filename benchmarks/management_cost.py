@@ -36,8 +36,9 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.testing.embedded import RunningBroker
 from benchmarks import management_turns
 from benchmarks.brokers import end, own_command, own_environment, read_ready_line, temporary_folder
-from benchmarks.findings import Finding, run_checked, run_experiments
+from benchmarks.findings import Finding, run_experiments
 from benchmarks.machine import header, page_of, table
+from benchmarks.run import run_checked
 
 COLUMNS = ["what", "unit", "found", "limit", ""]
 QUEUES, SHOWN, IDLE = 100_000, 10_000, 10_000

@@ -13,7 +13,8 @@ from pathlib import Path
 from amqp_broker.bench.link import Link
 from amqp_broker.bench.scenario import Scenario
 from benchmarks.brokers import Broker, own_broker, temporary_folder
-from benchmarks.findings import Finding, run_checked
+from benchmarks.findings import Finding
+from benchmarks.run import run_checked
 
 CONNECTIONS = 2000
 QUEUES = 10_000

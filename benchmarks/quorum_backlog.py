@@ -31,9 +31,10 @@ from amqp_broker.system_client import SystemClient
 from amqp_broker.testing.embedded_cluster import ClusterNode, RunningCluster, running_cluster
 from benchmarks.backlog import folder_bytes
 from benchmarks.brokers import Broker, BrokerError, temporary_folder
-from benchmarks.findings import Finding, run_checked, run_experiments
+from benchmarks.findings import Finding, run_experiments
 from benchmarks.footprint import COLUMNS
 from benchmarks.machine import commit, header, page_of, table
+from benchmarks.run import run_checked
 from benchmarks.watch import MemoryWatch
 
 MESSAGES = 1_000_000
@@ -231,13 +232,6 @@ def measure_pinned(members: Members, messages: int) -> Iterator[Finding]:
         channel.ack(held)
 
 
-def ran_seconds(pid: int) -> float:
-    """For how long all threads of a process have run, as the scheduler counts it: what runs for less than a tick at a
-    time is billed by ticks as chance has it."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((each / "schedstat").read_text(encoding="ascii").split()[0]) for each in threads) / 1e9
-
-
 def measure_idle(scale: float) -> Iterator[Finding]:
     """Very many empty queues cost nothing while nothing happens."""
     count = max(100, int(QUEUES * scale))
@@ -252,10 +246,10 @@ def measure_idle(scale: float) -> Iterator[Finding]:
         yield Finding(f"declaring {count:,} quorum queues, one after the other", "queue/s", declared)
         time.sleep(SETTLE_SECONDS)
         brokers = {node.name: broker_of(node) for node in cluster.nodes}
-        used = {name: ran_seconds(broker.pid) for name, broker in brokers.items()}
+        used = {name: broker.cpu_seconds() for name, broker in brokers.items()}
         time.sleep(IDLE_SECONDS)
         for name, broker in brokers.items():
-            share = 100 * (ran_seconds(broker.pid) - used[name]) / IDLE_SECONDS
+            share = 100 * (broker.cpu_seconds() - used[name]) / IDLE_SECONDS
             yield Finding(f"{count:,} idle quorum queues: processor of {name}", "% of a core", share, 1)
         for name, broker in brokers.items():
             grown = (broker.memory_bytes() - before[name]) / count / KIB

@@ -3,7 +3,7 @@ be.
 
 A row's target is a ratio of ours to RabbitMQ's: at least (rates) or at most (latencies). Where the load is
 not paced, `received` is what counts. Bodies of 64 KiB and more are published without confirms, as the
-broker's back-pressure is part of what they measure.
+broker's back-pressure is part of what they measure. What a message costs is told beside every rate, without a target.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from amqp_broker.bench.result import Latency, Result
+from amqp_broker.bench.result import Latency
 from amqp_broker.bench.scenario import Scenario
+from benchmarks.run import Run
 
 PLAIN_TARGET = 1.5  # so much better everything must be without the compiled modules
 FLOOR_TARGET = 0.9  # of what benchmarks/floor.py carries, compiled or not
@@ -20,15 +21,17 @@ FLOOR_TARGET = 0.9  # of what benchmarks/floor.py carries, compiled or not
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A figure read from a result: its unit, how to read it, and the ratio to reach (see `is_rate`)."""
+    """A figure read from a run: its unit, how to read it, and the ratio to reach (see `is_rate`), if there is one."""
 
     unit: str
-    read: Callable[[Result], float]
-    target: float
+    read: Callable[[Run], float]
+    target: float | None
     is_rate: bool = True
 
-    def plain_target(self) -> float:
+    def plain_target(self) -> float | None:
         """The ratio to reach without the compiled modules."""
+        if self.target is None:
+            return None
         return min(self.target, PLAIN_TARGET) if self.is_rate else max(self.target, 1 / PLAIN_TARGET)
 
     def holds(self, ratio: float, target: float) -> bool:
@@ -39,7 +42,8 @@ class Measure:
 @dataclass(frozen=True, slots=True)
 class Row:
     """One scenario of the comparison and what is read from it. `name` is how it is picked on the command
-    line. `has_floor`: whether benchmarks/floor.py can carry it, and is a floor for it.
+    line. `has_floor`: whether benchmarks/floor.py can carry it, and is a floor for it. `counted`: the path of
+    benchmarks/node_load.py that is the same for a node, so that its instructions are those of this row.
     """
 
     name: str
@@ -48,6 +52,12 @@ class Row:
     measures: tuple[Measure, ...]
     nodes: int = 1
     has_floor: bool = False
+    counted: str = ""
+
+    @property
+    def is_throughput(self) -> bool:
+        """Whether it is about as many messages as go through."""
+        return all(measure.is_rate for measure in self.measures)
 
 
 ACKNOWLEDGED = Scenario(confirm_window=1000, ack_every=100)
@@ -55,18 +65,22 @@ ACKNOWLEDGED = Scenario(confirm_window=1000, ack_every=100)
 
 def received(target: float) -> tuple[Measure, ...]:
     """Messages received per second, to be `target` times RabbitMQ's."""
-    return (Measure("msg/s", lambda result: result.rate(result.counts.received), target),)
+    return (Measure("msg/s", lambda run: run.result.rate(run.result.counts.received), target),)
 
 
-def _latency(result: Result) -> Latency:
-    if result.latency is None:
+#: What a message that is received costs the broker.
+COST = Measure("processor us/msg", lambda run: run.cost, None, is_rate=False)
+
+
+def _latency(run: Run) -> Latency:
+    if run.result.latency is None:
         raise ValueError("no message arrived in the measured time, so there is no latency")
-    return result.latency
+    return run.result.latency
 
 
 LATENCY = (
-    Measure("ms p50", lambda result: _latency(result).p50, 0.5, is_rate=False),
-    Measure("ms p99", lambda result: _latency(result).p99, 0.5, is_rate=False),
+    Measure("ms p50", lambda run: _latency(run).p50, 0.5, is_rate=False),
+    Measure("ms p99", lambda run: _latency(run).p99, 0.5, is_rate=False),
 )
 
 QUORUM = replace(ACKNOWLEDGED, queue_type="quorum", durable=True, persistent=True)
@@ -76,12 +90,19 @@ ROWS = (
     Row("transient-16", "transient, auto-ack, 16 B", Scenario(auto_ack=True, size=16), received(8)),
     Row("transient-128", "transient, auto-ack, 128 B", Scenario(auto_ack=True, size=128), received(8)),
     Row("transient-1k", "transient, auto-ack, 1 KiB", Scenario(auto_ack=True, size=1024), received(8)),
-    Row("confirms", "confirms (window 1000) and acks of 100, 128 B", ACKNOWLEDGED, received(8)),
+    Row(
+        "confirms",
+        "confirms (window 1000) and acks of 100, 128 B",
+        ACKNOWLEDGED,
+        received(8),
+        counted="transient",
+    ),
     Row(
         "persistent",
         "persistent 1 KiB, confirms and acks of 100",
         replace(ACKNOWLEDGED, size=1024, durable=True, persistent=True),
         received(8),
+        counted="persistent",
     ),
     Row(
         "topic",
@@ -127,7 +148,13 @@ ROWS = (
         received(4),
         nodes=3,
     ),
-    Row("stream", "stream of one node, 128 B, confirms and acks of 100", STREAM, received(8)),
+    Row(
+        "stream",
+        "stream of one node, 128 B, confirms and acks of 100",
+        STREAM,
+        received(8),
+        counted="stream",
+    ),
     Row(
         "stream-5",
         "stream of one node, 128 B, 5 consumers that get everything",

@@ -30,8 +30,8 @@ from pyspark.sql import SparkSession
 
 from amqp_broker.bench.scenario import Scenario
 from benchmarks.brokers import Broker, own_broker, rabbitmq_broker
-from benchmarks.findings import run_checked
 from benchmarks.machine import header, page_of, table
+from benchmarks.run import run_checked
 from spark_connector.local_session import local_session
 
 SIZE = 200

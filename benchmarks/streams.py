@@ -24,13 +24,14 @@ from threading import Thread
 
 import click
 
-from amqp_broker.bench.load import declare_topology, run_declared, run_load
+from amqp_broker.bench.load import declare_topology, run_declared
 from amqp_broker.bench.ring import build_publish
 from amqp_broker.bench.scenario import Scenario
 from amqp_broker.protocol.constants import DEFAULT_FRAME_MAX
 from benchmarks.brokers import Broker, check_rabbitmq, own_broker, rabbitmq_broker, temporary_folder
-from benchmarks.findings import Finding, run_checked, run_experiments
+from benchmarks.findings import Finding, run_experiments
 from benchmarks.machine import header, page_of, table
+from benchmarks.run import rate_of
 
 COLUMNS = ["what", "unit", "found", "limit", ""]
 PAIRS = 3
@@ -47,13 +48,6 @@ IDLE_SECONDS = 20.0
 SETTLE_SECONDS = 2.0  # for a broker to end what ten thousand declarations have begun
 
 STREAM = Scenario(queue_type="stream", durable=True, persistent=True, seconds=0, ack_every=100)
-
-
-def rate_of(scenario: Scenario, broker: Broker, run: Callable[[Scenario], object] = run_load) -> float:
-    """Messages a second: those that arrived, or were confirmed where nobody consumes."""
-    result = run_checked(replace(scenario, targets=(broker.target,)), run)  # type: ignore[arg-type]
-    counts = result.counts
-    return result.rate(counts.received if scenario.consumers else counts.confirmed)
 
 
 def pairs_of(measure: Callable[[Broker], float]) -> tuple[float, float]:

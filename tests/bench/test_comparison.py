@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,31 +14,33 @@ from amqp_broker.bench.load import run_load
 from amqp_broker.bench.result import Counts, Latency, Result
 from benchmarks import brokers
 from benchmarks.brokers import BrokerError, floor_broker
+from benchmarks.compare import COLUMNS, as_json, floor_rows, instruction_rows, table_rows
 from benchmarks.compare import compare as compare_command
-from benchmarks.compare import floor_rows, table_rows
 from benchmarks.findings import Finding
-from benchmarks.instructions import RECORD, compare, environment, measure, read_total
-from benchmarks.node_load import PATHS, carry
-from benchmarks.scenarios import ROWS, Row
+from benchmarks.instructions import RECORD, compare, environment, measure, read_total, recorded
+from benchmarks.node_load import ACK_EVERY, PATHS, PREFETCH, carry
+from benchmarks.run import Run
+from benchmarks.scenarios import COST, ROWS, Row
 
 RATE = next(row for row in ROWS if row.name == "confirms")
 LATENCY = next(row for row in ROWS if row.name == "latency-2000")
 
 
-def results(*values: float) -> list[Result]:
-    """Runs of one second with so many messages per second, or so many milliseconds."""
-    return [
-        Result(
-            seconds=1.0,
-            counts=Counts(received=int(value)),
-            latency=Latency(1, value, value, value, value),
-            confirm_latency=None,
-            cpu_seconds=0.0,
-            is_complete=True,
-            problems=(),
-        )
-        for value in values
-    ]
+def runs(*values: float) -> list[Run]:
+    """Runs of one second with so many messages per second, or so many milliseconds; a thousandth is what each cost."""
+    return [Run(result(value), value / 1000) for value in values]
+
+
+def result(value: float, *problems: str) -> Result:
+    return Result(
+        seconds=1.0,
+        counts=Counts(received=int(value)),
+        latency=Latency(1, value, value, value, value),
+        confirm_latency=None,
+        cpu_seconds=0.0,
+        is_complete=True,
+        problems=problems,
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,19 +56,64 @@ def results(*values: float) -> list[Result]:
 def test_the_ratio_is_that_of_the_medians(
     row: Row, ours: tuple[float, ...], rival: tuple[float, ...], plain: bool, ratio: str, verdict: str
 ) -> None:
-    for cells in table_rows(row, results(*ours), results(*rival), plain):
+    for cells in table_rows(row, runs(*ours), runs(*rival), plain):
         assert cells[-3] == ratio
-        assert cells[-1] == verdict
+        assert cells[-1] == ("" if cells[1] == COST.unit else verdict)
 
 
 def test_the_spread_is_the_lowest_and_the_highest() -> None:
-    cells = table_rows(RATE, results(3000, 1000, 2000), results(500, 300, 400), False)[0]
+    cells = table_rows(RATE, runs(3000, 1000, 2000), runs(500, 300, 400), False)[0]
     assert cells[2:6] == ["2,000", "1,000 - 3,000", "400", "300 - 500"]
+
+
+@pytest.mark.parametrize(
+    "lines_of", [lambda *of: table_rows(*of, False), lambda *of: table_rows(*of, True), floor_rows]
+)
+def test_what_a_message_costs_stands_beside_a_rate_and_has_no_target(
+    lines_of: Callable[[Row, list[Run], list[Run]], list[list[str]]],
+) -> None:
+    rate, cost = lines_of(RATE, runs(3000, 1000, 2000), runs(500, 300, 400))
+    assert rate[0] == cost[0]
+    assert cost[1:] == ["processor us/msg", "2.000", "1.000 - 3.000", "0.400", "0.300 - 0.500", "5.00", "", ""]
+
+
+def test_beside_a_latency_there_is_no_cost() -> None:
+    assert [cells[1] for cells in table_rows(LATENCY, runs(1), runs(1), False)] == ["ms p50", "ms p99"]
+
+
+def test_instructions_stand_where_a_row_was_counted() -> None:
+    counts = {"transient": 3126, "stream": 8782}
+    (cells,) = instruction_rows(RATE, counts)
+    assert cells == [RATE.title, "instructions/msg, without sockets", "3,126", *[""] * (len(COLUMNS) - 3)]
+    assert instruction_rows(LATENCY, counts) == []
+    assert instruction_rows(RATE, {}) == []
+
+
+def test_a_row_does_what_the_path_does_whose_instructions_it_has() -> None:
+    """Size, durability and kind of queue; with confirms, and acknowledgements of as many."""
+    counted = {row.counted: row.scenario for row in ROWS if row.counted}
+    assert set(counted) == set(PATHS) == set(recorded()[0])
+    for path, scenario in counted.items():
+        assert scenario.confirm_window
+        assert not scenario.auto_ack
+        assert (scenario.ack_every, scenario.prefetch) == (ACK_EVERY, PREFETCH)
+        same = {
+            name: getattr(scenario, name) for name in ("size", "durable", "persistent", "queue_type", "exchange_type")
+        }
+        assert same == {name: getattr(PATHS[path], name) for name in same}
+
+
+def test_machines_get_every_run_with_its_cost_and_the_instructions() -> None:
+    found = as_json(RATE, {"ours": runs(2000, 1000)}, {"transient": 3126})
+    assert found["instructions_per_message"] == 3126
+    assert [run["broker_cpu_us_per_message"] for run in found["ours"]] == [2.0, 1.0]
+    assert [run["received_per_s"] for run in found["ours"]] == [2000, 1000]
+    assert "instructions_per_message" not in as_json(LATENCY, {"ours": runs(1)}, {"transient": 3126})
 
 
 @pytest.mark.parametrize(("ours", "verdict"), [((900, 700, 910), "holds"), ((890, 700, 910), "**misses**")])
 def test_the_floor_has_a_line_and_a_target_of_its_own(ours: tuple[float, ...], verdict: str) -> None:
-    cells = floor_rows(RATE, results(*ours), results(900, 1000, 1100))[0]
+    cells = floor_rows(RATE, runs(*ours), runs(900, 1000, 1100))[0]
     assert "floor" in cells[0]
     assert cells[-2:] == [">= 0.9", verdict]
 
