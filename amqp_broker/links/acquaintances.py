@@ -436,11 +436,12 @@ class Acquaintances:
         generation, since, identity = int(said["generation"]), int(said["since"]), str(said["identity"])
         if are_beside(name, own):
             if name == node_of_worker(own):
+                is_new = not self._is_told or generation != self.generation
                 self.generation, self.replaces = generation, bool(said["replaces"])
                 self.joined_at, self._identity = since, identity
-                was_told, self._is_told = self._is_told, True
+                self._is_told = True
                 for other, each in list(self.links.items()):
-                    if not are_beside(other, own) and not was_told:
+                    if not are_beside(other, own) and is_new:
                         self._introduce(other)
                         self._weigh(other, each, now)
             return
@@ -466,7 +467,10 @@ class Acquaintances:
             self._admit_all(now)
 
     def _is_of_old_folder(self, name: str, link: Acquaintance, applied: int) -> bool:
-        """Whether the metadata, applied up to there, have another folder for a worker's node."""
+        """Whether the metadata, applied up to there, have another folder for a worker's node. Those of this node
+        have no other than this one."""
+        if are_beside(name, self._cluster.own_node):
+            return False
         identity = self._cluster.recorded_identity(node_of_worker(name))
         return bool(identity) and link.folder != identity and link.since <= applied
 
@@ -479,7 +483,11 @@ class Acquaintances:
             return
         if self._belongs_nowhere:
             self.generation, self.replaces = link.generation, replaces
-            self._leave([other for other, each in self.links.items() if each.generation != self.generation], now)
+            for other, each in list(self.links.items()):
+                if are_beside(other, self._cluster.own_node):
+                    self._introduce(other)
+                elif each.generation != self.generation:
+                    self._leave([other], now)
             return
         if not replaces:
             return  # it is refused

@@ -250,3 +250,33 @@ def test_a_worker_of_an_old_folder_of_its_node_does_not_count(cluster: HostClust
     assert not node.acquaintances.is_admitted("n2/1")
     node.receive_peer("n2/1", said(cluster, identity="ab" * 16), cluster.now)
     assert node.acquaintances.is_admitted("n2/1")
+
+
+@pytest.mark.parametrize("is_again", [False, True])
+def test_the_workers_of_a_node_that_was_added_anew_count_for_each_other(cluster: HostCluster, is_again: bool) -> None:
+    """Its worker 0 hears of the folder while it is linked with them: as it is added, and when it applies its log again
+    behind a start. It took theirs for an old one of its node, for as long as the link was there."""
+    founded(cluster)
+    identity = cluster.nodes["n1"].node.replication.identity.hex()
+    cluster.nodes["n2"].node.replication.propose(commands.put_member("n1", "127.0.0.1:7000", identity))
+    cluster.run(100)
+    if is_again:
+        cluster.revive("n1", cluster.kill("n1"))
+        cluster.run_until_ready()
+    for name, other in (("n1", "n1/1"), ("n1/1", "n1")):
+        assert cluster.nodes[name].node.broker.metadata.identity_of("n1") == identity
+        assert cluster.nodes[name].node.replication.acquaintances.is_admitted(other), (name, other)
+        assert cluster.nodes[name].node.replication.is_connected(other), (name, other)
+
+
+def test_a_node_that_takes_the_generation_of_others_tells_its_workers(cluster: HostCluster) -> None:
+    """They say it to the others then, and those let them in; and they count for their own worker 0 as before."""
+    founded(cluster)
+    made, its_worker = (cluster.nodes[name].node.replication.acquaintances for name in ("n1", "n1/1"))
+    made.joins = True
+    groups, made._groups = made._groups, {}  # it belongs nowhere yet
+    made._hear_generation("n2", made.links["n2"], 1_700_000_000_000, False, cluster.now)
+    made._groups = groups
+    cluster.run(100)
+    assert made.is_admitted("n1/1")
+    assert its_worker.generation == 1_700_000_000_000
