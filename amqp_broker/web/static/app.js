@@ -105,6 +105,7 @@ function route() {
     shownPath = path;
     page = found ? found.page(...found.names) : { node: h("p", { class: "message" }, "There is no such page."), refresh: async () => {} };
     main.replaceChildren(page.node);
+    main.ariaBusy = "true"; // until all of it was answered once
     scrollTo(0, 0);
     document.title = [segments.at(-1), document.querySelector("#top .cluster")?.textContent].filter(Boolean).join(" · ");
   }
@@ -117,6 +118,7 @@ async function refresh() {
   isRefreshing = true;
   try {
     await shown.refresh();
+    if (shown === page) main.ariaBusy = null;
     await showVhosts();
   } catch (error) {
     if (shown === page && error.status === 404) gone(error);
@@ -129,6 +131,7 @@ async function refresh() {
 }
 
 function gone() {
+  main.ariaBusy = null;
   main.replaceChildren(h("p", { class: "message" }, "This is not here any more."));
 }
 

@@ -77,7 +77,7 @@ def says_it_is_away(window: Browser) -> bool:
 
 def is_whole(window: Browser) -> bool:
     """Nothing is old, missing or wrong."""
-    wrong = "#state:not([hidden]), main.old, main .problem:not([hidden])"
+    wrong = "#state:not([hidden]), main.old, main[aria-busy=true], main .problem:not([hidden])"
     return bool(window.texts("main h1")) and not window.texts(wrong)
 
 

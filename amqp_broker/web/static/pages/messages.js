@@ -1,7 +1,7 @@
 // Where messages are: those that went to no queue, copies of what goes by, and what happens to them.
 
 import { get, isAdministrator, mayChange, path, post, query, remove } from "../api.js";
-import { attempt, inlineForm } from "../dialog.js";
+import { attempt, inlineForm, onceButton } from "../dialog.js";
 import { h, lines, link, patch } from "../dom.js";
 import { heading, tabs } from "../facts.js";
 import { count, octets, time } from "../format.js";
@@ -79,7 +79,7 @@ function traces() {
   async function refresh() {
     const open = (await get("v1/traces")).filter((each) => each.kind === "trace");
     list.replaceChildren(...(open.length ? [lines(["Virtual host", "Exchange", "Key", "Queue", "Events", "Until", ""], open.map((each) => [each.vhost, each.exchange ?? "any", each.routing_key ?? "any", each.queue ?? "any", count(each.events), time(each.until),
-      [h("button", { type: "button", class: "small", onclick: () => { chosen = each.id; refresh(); } }, "Show"), " ", h("button", { type: "button", class: "small", onclick: () => end(each.id) }, "End")]]))] : []));
+      [h("button", { type: "button", class: "small", onclick: () => { chosen = each.id; refresh(); } }, "Show"), " ", onceButton("End", () => end(each.id), { class: "small" })]]))] : []));
     if (!open.some((each) => each.id === chosen)) chosen = null;
     if (chosen === null) { patch(shown); return; }
     const found = await get(path`v1/traces/${chosen}`);
@@ -98,7 +98,7 @@ function jobs() {
   async function refresh() {
     const found = await get("v1/jobs");
     node.replaceChildren(found.length ? lines(["Begun", "What", "Virtual host", "Queue", "User", "So far", ""], found.map((job) => [time(job.began_at), job.kind, job.vhost,
-      job.queue ? link(to.queue({ vhost: job.vhost, name: job.queue }), job.queue) : "several", job.user, told(job), h("button", { type: "button", class: "small", onclick: () => end(job) }, job.state === "running" ? "Cancel" : "Forget")]))
+      job.queue ? link(to.queue({ vhost: job.vhost, name: job.queue }), job.queue) : "several", job.user, told(job), onceButton(job.state === "running" ? "Cancel" : "Forget", () => end(job), { class: "small" })]))
       : h("p", { class: "message" }, "No messages or queues were moved since these pages are there. Moving begins at a queue, or at several in their list."));
   }
   return [node, refresh];
