@@ -7,7 +7,7 @@ SHELL := /bin/sh
 .SHELLFLAGS := -euc
 # Thousands of processes start in the tests: none of them has to compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup run cluster test test-cache test-plain dist package-test test-upgrade check lint types bench bench-before bench-compare bench-bystander bench-footprint bench-hop bench-instructions bench-others bench-spark bench-streams simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
+.PHONY: help setup run cluster test test-cache test-plain dist package-test test-upgrade check lint types bench bench-before bench-compare bench-bystander bench-footprint bench-hop bench-instructions bench-others bench-spark bench-streams bench-workers simulate fuzz interop kill-test chaos spark-setup spark-demo spark-chaos docs clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -115,6 +115,9 @@ bench-others: setup $(VENV)/tools.stamp ## side by side with Kafka, NATS and Red
 
 bench-streams: setup $(VENV)/tools.stamp ## streams: publish, replay, far behind, many, idle; partly side by side with RabbitMQ (ARGS=)
 	@exec $(PY) -m benchmarks.streams $(ARGS)
+
+bench-workers: setup $(VENV)/tools.stamp ## what a message costs on a node of 1, 2 and 4 workers, and how many hop; writes to benchmarks/results/ (ARGS=)
+	@exec $(PY) -m benchmarks.workers $(ARGS)
 
 bench-instructions: setup $(VENV)/tools.stamp ## count instructions per message with callgrind and record them (ARGS=--check)
 	@exec $(PY) -m benchmarks.instructions $(ARGS)

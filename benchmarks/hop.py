@@ -1,13 +1,16 @@
-"""`python -m benchmarks.hop`: what a message costs each of two nodes where its queue is on one of them, its home, and
-clients are on both.
+"""`python -m benchmarks.hop`: what a message costs each of two nodes, or workers, where its queue is on one of them,
+its home, and clients are on both.
 
-Two real nodes on loopback, in lock step: N producer connections send k messages each, with one `send` a connection, and
-all wait until the consumer (one connection) has everything. So k is what one read brings, however busy the machine is.
-What is counted is processor time of the nodes' threads (/proc/PID/task/*/schedstat), a message, of the home and of the
-other node; the median of some runs. The load generator's own time is in neither. Both nodes are the members of a
-cluster, whose own work goes on meanwhile: lock steps that take long have more of it.
+Two real nodes on loopback, or one of two workers (--workers), in lock step: N producer connections send k messages
+each, with one `send` a connection, and all wait until the consumer (one connection) has everything. So k is what one
+read brings, however busy the machine is. What is counted is processor time of their threads
+(/proc/PID/task/*/schedstat), a message, of the home and of the other one; the median of some runs. The load generator's
+own time is in neither. Two nodes are the members of a cluster, whose own work goes on meanwhile: lock steps that take
+long have more of it. Beside them stands what the hop costs each side: what both have used more than with everything at
+the home, divided by the sides of a hop, of which a message that is published and delivered elsewhere makes four.
 
     make bench-hop                                         1,000 connections with k = 1, 100 with k = 64
+    make bench-hop ARGS="--workers --count 64"             between workers of a node
     make bench-hop ARGS="--kind confirmed --case both"     persistent, with confirms and acknowledgements
 """
 
@@ -17,9 +20,10 @@ import resource
 import socket
 import statistics
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import click
 
@@ -29,7 +33,10 @@ from amqp_broker.bench.scenario import Scenario
 from amqp_broker.bench.target import parse_target
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.frames import encode_method_frame
-from amqp_broker.testing.embedded_cluster import ClusterNode, RunningCluster, running_cluster
+from amqp_broker.settings.workers import worker_number
+from amqp_broker.system_client import SystemClient
+from amqp_broker.testing.embedded import RunningBroker
+from amqp_broker.testing.embedded_cluster import ClusterNode, running_cluster
 from benchmarks.brokers import temporary_folder
 from benchmarks.machine import describe_machine
 
@@ -47,6 +54,8 @@ TITLES = {
     "both": "both at the other node",
 }
 KINDS = ("transient", "confirmed")
+#: Two nodes, or workers, are up after this, seconds.
+START_S = 60.0
 
 
 def processor_time_us(pid: int) -> float:
@@ -55,6 +64,66 @@ def processor_time_us(pid: int) -> float:
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         total += int(path.read_text(encoding="ascii").split()[0])
     return total / 1000
+
+
+class Side(Protocol):
+    """One of two processes, with clients of its own."""
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+
+    def open(self, count: int = 1) -> list[Link]:
+        """So many connections to it."""
+
+
+class NodeSide:
+    """A node of a cluster."""
+
+    def __init__(self, node: ClusterNode) -> None:
+        self.pid = node.broker.process.pid
+        self._target = parse_target(node.url)
+
+    def open(self, count: int = 1) -> list[Link]:
+        """See Side."""
+        return [Link(self._target, "hop") for _ in range(count)]
+
+
+class WorkerSide:
+    """A worker of a node, to which the supervisor brings some of those who connect; the others leave when there are
+    enough, as the next ones come to the worker with fewer."""
+
+    def __init__(self, broker: RunningBroker, worker: int) -> None:
+        folder = broker.data_dir / "workers" / str(worker) if worker else broker.data_dir
+        self.pid = int((folder / "LOCK").read_text(encoding="ascii"))
+        self._url = broker.url
+        self._worker = worker
+
+    def open(self, count: int = 1) -> list[Link]:
+        """See Side."""
+        found: list[Link] = []
+        others: list[Link] = []
+        while len(found) < count:
+            links = [Link(parse_target(self._url), "hop") for _ in range(max(count - len(found), len(others)))]
+            here = self._ports()
+            for link in links:
+                (found if link.sock.getsockname()[1] in here else others).append(link)
+        for link in others + found[count:]:
+            link.close()
+        return found[:count]
+
+    def _ports(self) -> set[int]:
+        """Of the clients that are here."""
+        ports: set[int] = set()
+        position: dict[str, object] = {}
+        with SystemClient(self._url) as client:
+            while True:
+                columns = ["node", "peer_port"]
+                page = client.request("objects.page", kind="connections", limit=500, columns=columns, **position)
+                ports |= {port for node, port in page["rows"] if worker_number(node) == self._worker}
+                position = {"after": page["next"]}
+                if page["next"] is None:
+                    return ports
 
 
 class Producer:
@@ -90,10 +159,10 @@ class Producer:
 
 
 class Taker:
-    """The connection that consumes. Every delivery has as many octets as the first."""
+    """A connection that consumes. Every delivery has as many octets as the first."""
 
-    def __init__(self, link: Link, acks: bool) -> None:
-        link.call(methods.BasicConsume(queue=QUEUE, no_ack=not acks), methods.BasicConsumeOk)
+    def __init__(self, link: Link, acks: bool, queue: str = QUEUE) -> None:
+        link.call(methods.BasicConsume(queue=queue, no_ack=not acks), methods.BasicConsumeOk)
         self.sock, _ = link.hand_over()
         self.sock.settimeout(60)
         self._acks = acks
@@ -136,7 +205,7 @@ class Load:
 
     def __init__(
         self,
-        nodes: list[ClusterNode],
+        sides: Sequence[Side],
         stack: ExitStack,
         case: str,
         kind: str,
@@ -145,23 +214,23 @@ class Load:
         size: int,
         queue_type: str = "classic",
     ) -> None:
-        self._pids = [node.broker.process.pid for node in nodes]
+        self._pids = [side.pid for side in sides]
         self._step = connections * count
-        links = [parse_target(node.url) for node in nodes]
         is_confirmed = kind == "confirmed"
         scenario = Scenario(queue=QUEUE, durable=True, persistent=is_confirmed, size=size)
-        with Link(links[0], "hop") as link:
+        place = {"x-queue-master-locator": "client-local"} if queue_type == "classic" else {}
+        with sides[0].open()[0] as link:
             link.delete_queue(QUEUE)
-            link.declare_queue(QUEUE, True, {"x-queue-type": queue_type})
+            link.declare_queue(QUEUE, True, {"x-queue-type": queue_type, **place})
             link.sync()
         publishing, consuming = CASES[case]
-        taker = Link(links[consuming], "hop")
+        [taker] = sides[consuming].open()
         publish = build_publish(scenario, scenario.routes_of(0)[0], taker.frame_max, CHANNEL)
         self._taker = Taker(taker, is_confirmed)
         stack.callback(self._taker.sock.close)
         self._producers = []
-        for _ in range(connections):
-            producer = Producer(Link(links[publishing], "hop"), publish * count, count, is_confirmed)
+        for link in sides[publishing].open(connections):
+            producer = Producer(link, publish * count, count, is_confirmed)
             stack.callback(producer.sock.close)
             self._producers.append(producer)
 
@@ -179,14 +248,22 @@ class Load:
 
 
 @contextmanager
-def two_nodes() -> Iterator[RunningCluster]:
+def two_nodes() -> Iterator[list[Side]]:
     """A cluster of two, without management."""
     with temporary_folder() as folder, running_cluster(2, folder) as cluster:
-        yield cluster
+        yield [NodeSide(node) for node in cluster.nodes]
+
+
+@contextmanager
+def two_workers() -> Iterator[list[Side]]:
+    """A node of two, whose clients stay where they are."""
+    settings = {"workers": 2, "steering": "off"}
+    with temporary_folder() as folder, RunningBroker(folder / "data", START_S, settings) as broker:
+        yield [WorkerSide(broker, worker) for worker in range(2)]
 
 
 def measure(
-    cluster: RunningCluster,
+    sides: Sequence[Side],
     case: str,
     kind: str,
     connections: int,
@@ -198,7 +275,7 @@ def measure(
 ) -> list[float]:
     """The median costs of a message by node: the home first. steps: of a run, of `count` messages a producer each."""
     with ExitStack() as stack:
-        load = Load(cluster.nodes, stack, case, kind, connections, count, size, queue_type)
+        load = Load(sides, stack, case, kind, connections, count, size, queue_type)
         load.run(2)
         found = [load.run(steps) for _ in range(runs)]
     return [statistics.median(costs) for costs in zip(*found, strict=True)]
@@ -212,6 +289,7 @@ def measure(
 @click.option("--size", type=click.IntRange(0), default=128, show_default=True, help="Octets of a body.")
 @click.option("--messages", type=click.IntRange(1), default=60_000, show_default=True, help="Of a run, at least.")
 @click.option("--runs", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--workers", "is_inside", is_flag=True, help="Between two workers of a node, not two nodes.")
 def hop(
     cases: tuple[str, ...],
     kind: str,
@@ -220,8 +298,9 @@ def hop(
     size: int,
     messages: int,
     runs: int,
+    is_inside: bool,
 ) -> None:
-    """Measure what a hop between two nodes costs."""
+    """Measure what a hop between two nodes, or workers, costs."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     chosen = [connections or (1000 if count == 1 else 100) for count in counts]
@@ -229,13 +308,18 @@ def hop(
     click.echo(f"us of processor time a message ({kind}, {size} octets), home + other node; {describe_machine()}\n")
     click.echo(f"| | {' | '.join(titles)} |")
     click.echo(f"|---|{'---|' * len(counts)}")
-    with two_nodes() as cluster:
+    alone: dict[int, float] = {}  # what a message costs without a hop, by k
+    with two_workers() if is_inside else two_nodes() as sides:
         for case in cases or CASES:
             cells = []
             for count, each in zip(counts, chosen, strict=True):
                 steps = max(3, -(-messages // (each * count)))
-                home, other = measure(cluster, case, kind, each, count, size, steps, runs)
+                home, other = measure(sides, case, kind, each, count, size, steps, runs)
                 cells.append(f"{home:.2f} + {other:.2f}")
+                if case == "home":
+                    alone[count] = home
+                elif count in alone:
+                    cells[-1] += f" ({(home + other - alone[count]) / (2 * sum(CASES[case])):.2f} a side)"
             click.echo(f"| {TITLES[case]} | {' | '.join(cells)} |")
 
 

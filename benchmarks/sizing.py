@@ -25,7 +25,7 @@ import click
 from amqp_broker.cli.sizing import MEASURED, Cost, Written
 from amqp_broker.testing.embedded_cluster import RunningCluster, running_cluster
 from benchmarks.brokers import temporary_folder
-from benchmarks.hop import Load
+from benchmarks.hop import Load, NodeSide
 from benchmarks.machine import commit, describe_machine, is_compiled
 
 REPLICAS = 3
@@ -57,9 +57,10 @@ def measure(cluster: RunningCluster, kind: str, place: str, size: int, batch: in
     connections = BATCHES[batch]
     confirming, queue_type = KINDS[kind]
     steps = max(3, -(-MESSAGES // (connections * batch)))
-    pids = [node.broker.process.pid for node in cluster.nodes]
+    sides = [NodeSide(node) for node in cluster.nodes]
+    pids = [side.pid for side in sides]
     with ExitStack() as stack:
-        load = Load(cluster.nodes, stack, place, confirming, connections, batch, size, queue_type)
+        load = Load(sides, stack, place, confirming, connections, batch, size, queue_type)
         load.run(2)
         costs, written = [], []
         for _ in range(RUNS):

@@ -14,12 +14,14 @@ class WriteGroup:
     """is_local: what `publish` returns says all; where it is false, a receipt is told later what became of a message.
     paces: publishers may have to wait for it (`is_behind`), or are told of its alarm (`is_blocked`). Nothing is asked
     of one that does not. joins: messages of a turn that follow each other may come with one receipt, which speaks for
-    all of them, until the group closes it. is_held: what is published is kept for a moment, until the queue lives
-    elsewhere."""
+    all of them, until the group closes it. is_serial: what is published is one command a message, and receipts are
+    completed in the order in which they were given. is_held: what is published is kept for a moment, until the queue
+    lives elsewhere."""
 
     is_local = True
     paces = False
     joins = False
+    is_serial = False
     is_held = False
 
     def publish(

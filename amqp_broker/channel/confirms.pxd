@@ -1,5 +1,6 @@
 cimport cython
 from amqp_broker.channel.channel cimport Channel
+from amqp_broker.routing.routes cimport PublishRoute
 from queues.receipts cimport Receipt
 from storage.journal cimport Journal
 
@@ -18,6 +19,7 @@ cdef class PublishReceipt(Receipt):
     cdef public unsigned long long number
     cdef public unsigned long long last
     cdef public bint is_open
+    cdef public bint is_serial
 
     cpdef void expect(self) except *
     @cython.locals(record=ConfirmRecord, number="unsigned long long")
@@ -37,7 +39,7 @@ cdef class Confirms:
     cdef bint _turn_is_stored
     cdef ConfirmRecord _turn_record
     cdef PublishReceipt _joint
-    cdef object _joint_way
+    cdef PublishRoute _joint_way
     cdef object _pending
     cdef list _nacked
     cdef object _requests
@@ -53,9 +55,10 @@ cdef class Confirms:
     cpdef Py_ssize_t messages_confirmed(self) except? -1
     cdef int _forget_done_requests(self) except -1
     cpdef int record_outcome(self, int outcome) except -1
+    @cython.locals(receipt=PublishReceipt)
     cpdef PublishReceipt new_receipt(self)
     @cython.locals(joint=PublishReceipt)
-    cdef PublishReceipt joint_receipt(self, object way)
+    cdef PublishReceipt joint_receipt(self, PublishRoute way)
     cpdef int record_stored(self, long long position) except -1
     cdef int record_refused(self, unsigned long long number) except -1
     cpdef int record_turn(self) except -1

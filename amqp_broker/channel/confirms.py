@@ -49,13 +49,14 @@ class ConfirmRecord:
 
 class PublishReceipt(Receipt):
     """Of the publishes from `number` to `last`, some of whose queues have their log elsewhere. is_open: the next one
-    may be given with it, too."""
+    may be given with it, too. is_serial: each of them is one command, and these are completed in order: `number` is
+    that of the first that is not."""
 
-    def __init__(self, record: ConfirmRecord, number: int, is_open: bool = False) -> None:
-        self.record = record
-        self.number = number
-        self.last = number
-        self.is_open = is_open
+    record: ConfirmRecord
+    number: int
+    last: int
+    is_open: bool
+    is_serial: bool
 
     def expect(self) -> None:
         """One more command is on its way."""
@@ -66,8 +67,10 @@ class PublishReceipt(Receipt):
         record = self.record
         record.waiting -= 1
         if refusal is not None:
-            for number in range(self.number, self.last + 1):
+            for number in range(self.number, (self.number if self.is_serial else self.last) + 1):
                 record.confirms.record_refused(number)
+        if self.is_serial:
+            self.number += 1
         if record.waiting == 0:
             record.confirms.record_turn()
 
@@ -157,18 +160,22 @@ class Confirms:
         """For the message published last, some of whose queues have their log elsewhere."""
         if self._turn_record is None:
             self._turn_record = ConfirmRecord(self)
-        return PublishReceipt(self._turn_record, self.published)
+        receipt = PublishReceipt.__new__(PublishReceipt)  # a constructor's arguments cost more than all the rest
+        receipt.record = self._turn_record
+        receipt.number = receipt.last = self.published
+        receipt.is_open = receipt.is_serial = False
+        return receipt
 
     def joint_receipt(self, way: PublishRoute) -> PublishReceipt:
-        """The same, where all its queues are of a group that joins messages: that of the publish before, if this went
-        the same way in this turn."""
+        """The same, where all its queues are of a group that joins messages, or is serial: that of the publish before,
+        if this went the same way in this turn."""
         joint = self._joint
         if joint is not None and joint.is_open and self._joint_way is way and joint.last + 1 == self.published:
             joint.last = self.published
             return joint
-        if self._turn_record is None:
-            self._turn_record = ConfirmRecord(self)
-        joint = self._joint = PublishReceipt(self._turn_record, self.published, True)
+        joint = self._joint = self.new_receipt()
+        joint.is_open = True
+        joint.is_serial = way.is_serial
         self._joint_way = way
         return joint
 

@@ -47,12 +47,14 @@ class PeerLinkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LinkIdentity:
-    """What all links of a node share. `secret` is the cluster's; the largest payload is in octets."""
+    """What all links of a node share. `secret` is the cluster's; the largest payload is in octets. is_inside: they
+    lead to processes of the same node, over a device that nobody else can write to, and frames need no MACs."""
 
     node_name: str
     cluster_name: str
     secret: bytes = field(repr=False)
     max_frame_bytes: int
+    is_inside: bool = False
 
 
 class TlsFacts(NamedTuple):
@@ -64,7 +66,7 @@ class TlsFacts(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The first message, without its MAC. `is_protected`: TLS does for the frames what their MACs would."""
+    """The first message, without its MAC. `is_protected`: frames have no MACs, as TLS protects them, or the machine."""
 
     is_protected: bool
     nonce: bytes

@@ -111,6 +111,8 @@ class PeerProtocol:
         self._nonce = nonce
         self._is_dialler = dialled is not None
         self._tls = tls
+        #: Frames need no MACs.
+        self._is_sealed = tls is not None or identity.is_inside
         self._binding = b"" if tls is None else tls.binding
         self._key = cluster_key(identity)
         self._agreement = Agreement(b"", b"")
@@ -119,7 +121,7 @@ class PeerProtocol:
         self._output = b""
         if dialled is not None:
             self._check_certificate(dialled)
-            hello = Hello(tls is not None, nonce, identity.cluster_name, identity.node_name, dialled)
+            hello = Hello(self._is_sealed, nonce, identity.cluster_name, identity.node_name, dialled)
             self._hello = encode_hello(hello, self._key, self._binding)
             self._say(self._hello)
 
@@ -211,7 +213,7 @@ class PeerProtocol:
             )
         if hello.dialler == identity.node_name or hello.dialler not in self._members:
             raise PeerLinkError(f"it calls itself {hello.dialler!r}, which is no other member of this cluster")
-        if hello.is_protected != (self._tls is not None):
+        if hello.is_protected != self._is_sealed:
             raise PeerLinkError(f"{hello.dialler!r} and this node do not agree whether TLS protects the link")
         self._check_certificate(hello.dialler)
         if not is_hello_proved(payload, self._key, self._binding):
@@ -251,8 +253,8 @@ class PeerProtocol:
         of_dialler, of_acceptor = self._agreement.frame_keys()
         own, theirs = (of_dialler, of_acceptor) if self._is_dialler else (of_acceptor, of_dialler)
         limit = self._identity.max_frame_bytes
-        is_sealed = self._tls is not None
-        self.frames = PeerFrames(self.peer_name, limit, None if is_sealed else own, None if is_sealed else theirs)
+        keys = (None, None) if self._is_sealed else (own, theirs)
+        self.frames = PeerFrames(self.peer_name, limit, *keys)
         self.state = LinkState.OPEN
         return LinkOpened(self.peer_name, self.epoch)
 

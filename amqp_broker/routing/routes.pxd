@@ -20,6 +20,7 @@ cdef class PublishRoute:
     cdef public list elsewhere
     cdef public bint needs_receipt
     cdef public bint joins_receipts
+    cdef public bint is_serial
     cdef public list pacing
     cdef public bint is_plain
     cdef public bint is_observed

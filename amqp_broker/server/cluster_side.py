@@ -121,7 +121,9 @@ class ClusterSide:
         self._links.set_members(self._take_members() | self._membership.worker_addresses())
         driver.end_turns_with(self._follow)
 
-    def _make_links(self, config: Config, secret: bytes, credentials: TlsCredentials | None) -> PeerLinks:
+    def _make_links(
+        self, config: Config, secret: bytes, credentials: TlsCredentials | None, is_inside: bool = False
+    ) -> PeerLinks:
         return PeerLinks(
             config,
             secret,
@@ -129,6 +131,7 @@ class ClusterSide:
             credentials=credentials,
             random_source=random.SystemRandom(),
             entropy=secrets.token_bytes,
+            is_inside=is_inside,
         )
 
     def _take_members(self) -> dict[str, Address]:

@@ -119,7 +119,7 @@ class Expected:
 
 class PeerLinks:
     """See the module's docstring. `secret` is read_secret's, `entropy` gives unguessable octets, `chance` jitters.
-    beside: links to others under another secret, which take what is for those."""
+    is_inside: see LinkIdentity. beside: links to others under another secret, which take what is for those."""
 
     def __init__(
         self,
@@ -130,9 +130,11 @@ class PeerLinks:
         credentials: TlsCredentials | None,
         random_source: RandomSource,
         entropy: Callable[[int], bytes],
+        is_inside: bool = False,
     ) -> None:
         self.config = config
-        self.identity = LinkIdentity(config.node_name, config.cluster_name, secret, config.cluster_frame_max_bytes)
+        frame_max = config.cluster_frame_max_bytes
+        self.identity = LinkIdentity(config.node_name, config.cluster_name, secret, frame_max, is_inside)
         self.credentials = credentials
         self.entropy = entropy
         self.members: dict[str, Member] = {}

@@ -15,7 +15,8 @@ Outbox, but for WORD, which comes again, and sockets, which their worker keeps.
 
 The links to the other workers are as those between nodes, but nearly without pings: the end of a process beside is the
 end of its socket, and whether its loop turns is known to the supervisor. So that costs by the number of workers, and
-not by that of their links.
+not by that of their links. Who is at the other end is proved, and then frames have no MACs: only who could read this
+process's memory as well can write into a connection of the loopback device.
 
 Invariants:
 1. A worker whose supervisor is gone leaves in peace, as for SIGTERM.
@@ -183,7 +184,7 @@ class WorkerSide(ClusterSide):
             config, node_name=self._replication.own_node, cluster=(), cluster_listen=(), cluster_join=False,
             peer_ping_ms=_PING_BESIDE_MS, peer_timeout_ms=WORDS_MISSED * _PING_BESIDE_MS,
         )  # fmt: skip
-        self._beside = self._make_links(alone, seat.secret, None)
+        self._beside = self._make_links(alone, seat.secret, None, is_inside=True)
         if self._links is None:
             driver.link_with(self._beside)
         else:

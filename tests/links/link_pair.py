@@ -14,8 +14,10 @@ MAX_FRAME_BYTES = 100_000
 EPOCH = 7
 
 
-def identity(name: str, *, secret: bytes = SECRET, cluster: str = "test") -> LinkIdentity:
-    return LinkIdentity(name, cluster, secret, MAX_FRAME_BYTES)
+def identity(
+    name: str, *, secret: bytes = SECRET, cluster: str = "test", is_inside: bool = False
+) -> LinkIdentity:
+    return LinkIdentity(name, cluster, secret, MAX_FRAME_BYTES, is_inside)
 
 
 def nonce(number: int) -> bytes:

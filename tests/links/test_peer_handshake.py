@@ -25,6 +25,7 @@ from tests.links.link_pair import (
     EPOCH,
     MEMBERS,
     OTHER_SECRET,
+    SECRET,
     acceptor,
     admit,
     dialler,
@@ -86,6 +87,24 @@ def test_cut_anywhere_it_is_the_same(is_tls: bool) -> None:
         speaker, listener = listener, speaker
     assert first.is_open
     assert second.is_open
+
+
+def inside(name: str, dialled: str | None = None, secret: bytes = SECRET) -> PeerProtocol:
+    """A worker's end of a link to another one of its node."""
+    own = identity(name, secret=secret, is_inside=True)
+    return PeerProtocol(own, ("n1", "n1/1"), nonce(1 if dialled else 2), dialled=dialled)
+
+
+def test_workers_of_a_node_prove_who_they_are_and_their_frames_have_no_macs() -> None:
+    first, second = inside("n1", "n1/1"), inside("n1/1")
+    shake(first, second)
+    assert b"".join(frames_of(first).encode([b"said"])) == framed(b"said")
+    assert frames_of(second).receive(framed(b"said")) == [b"said"]
+
+
+def test_who_has_not_their_secret_is_no_worker_of_the_node() -> None:
+    first, second = inside("n1", "n1/1", OTHER_SECRET), inside("n1/1")
+    assert "has not the cluster's secret" in refusal(second, first.take_output())
 
 
 def test_frames_that_come_with_ready_are_kept() -> None:

@@ -53,6 +53,36 @@ def test_publish_with_confirms(cluster: NodeCluster) -> None:
     assert ready(cluster) == 2
 
 
+def test_of_a_turn_only_what_is_refused_is_nacked(cluster: NodeCluster) -> None:
+    """Its publishes to one home have one receipt, as long as no other queue comes between."""
+    home = cluster.nodes["n2"].client(1)
+    answer(cluster, home, declare("small", x_max_length=1, x_overflow="reject-publish"))
+    client, other = confirming(cluster), confirming(cluster)
+    for queue in ("small", "small", "small", "q", "small", "q", "q"):
+        client.publish(1, queue, queue.encode())
+        other.publish(1, "q", b"between")
+    cluster.run(300)
+    said = [(event.method.name, event.method.delivery_tag) for event in client.take()]
+    nacked = [tag for name, tag in said if name == "basic.nack"]
+    assert (nacked, said[-1]) == ([2, 3, 5], ("basic.ack", 7))
+    [confirm] = [event.method for event in other.take()]
+    assert (confirm.name, confirm.delivery_tag) == ("basic.ack", 7)
+    assert (ready(cluster, "small"), ready(cluster)) == (1, 10)
+
+
+def test_of_a_turn_that_is_lost_everything_is_nacked_once(cluster: NodeCluster) -> None:
+    client = confirming(cluster)
+    for number in range(5):
+        client.publish(1, "q", b"%d" % number)
+    cluster.nodes["n1"].turn()  # what it says to others is lost
+    client.publish(1, "q", b"of the next turn")
+    cluster.cut("n1", "n2")
+    cluster.run(100)
+    assert [(event.method.name, event.method.delivery_tag) for event in client.take()] == [
+        ("basic.nack", number) for number in range(1, 7)
+    ]
+
+
 def test_confirmed_messages_survive_their_home(cluster: NodeCluster) -> None:
     client = confirming(cluster)
     client.publish(1, "q", b"one")

@@ -6,6 +6,7 @@ from queues.receipts cimport Receipt
 from amqp_broker.queue_types.remote.effects_codec cimport EffectsReader
 from queues.message cimport Message
 from queues.page cimport AddressBook
+from queues.quorum.batch_writer cimport put_publish_to_one
 from queues.quorum.commands cimport put_batch_head, put_command, put_publish
 
 cdef Py_ssize_t _COUNT_BYTES, _FRAME_BYTES, _IN_FLIGHT_BYTES, _CONSUMER_SHARE_BYTES, _LINK_SHARE_BYTES
@@ -50,6 +51,8 @@ cdef class HomeLink(CommandSink):
     @cython.locals(start=Py_ssize_t)
     cpdef int publish(self, Message message, list proxies, object receipt, bint is_again, long long now) except -1
     @cython.locals(start=Py_ssize_t)
+    cdef int publish_to_one(self, Message message, unsigned long long queue_id, object receipt) except -1
+    @cython.locals(start=Py_ssize_t)
     cpdef object submit(self, object command, object receipt=*)
     @cython.locals(buffer=Buffer, size=Py_ssize_t, run=Run)
     cdef int _was_put(self, Py_ssize_t start, object receipt) except -1
@@ -67,7 +70,7 @@ cdef class HomeLink(CommandSink):
     @cython.locals(delivery_owner=ProxyConsumer)
     cdef ProxyConsumer _owner_of(self, unsigned long long number)
     @cython.locals(first="unsigned long long", last="unsigned long long", left=Py_ssize_t, count=Py_ssize_t, run=Run,
-                   receipt=Receipt)
+                   at=Py_ssize_t, receipt=Receipt, refusals=dict)
     cdef int _on_confirmed(self, object effect) except -1
     cdef int _confirmed(self, Py_ssize_t count) except -1
     @cython.locals(run=Run, receipt=Receipt)

@@ -46,6 +46,7 @@ from queues.wire.reader import Malformed
 from raft.errors import PeerProtocolError
 
 if not cython.compiled:
+    from queues.quorum.batch_writer import put_publish_to_one
     from queues.quorum.commands import put_batch_head, put_command, put_publish
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class HomeLink(CommandSink):
     """
 
     paces = True
+    is_serial = True
 
     def __init__(self, own_node: str, home: str, send: Send, now: int) -> None:
         super().__init__()
@@ -143,6 +145,13 @@ class HomeLink(CommandSink):
         """See WriteGroup. There are no marks by which a message is recognised: a home looks at none."""
         start = self._buffer.length
         put_publish(self._buffer, proxies, message)
+        self._was_put(start, receipt)
+        return _TAKEN
+
+    def publish_to_one(self, message: Message, queue_id: int, receipt: Receipt | None) -> int:
+        """The same, for one queue."""
+        start = self._buffer.length
+        put_publish_to_one(self._buffer, queue_id, message)
         self._was_put(start, receipt)
         return _TAKEN
 
@@ -327,8 +336,9 @@ class HomeLink(CommandSink):
             if run.receipts is None:
                 self._confirmed(count)
             else:
-                for receipt in run.receipts[run.done : run.done + count]:
+                for at in range(run.done, run.done + count):
                     self._confirmed(1)
+                    receipt = run.receipts[at]
                     if receipt is not None:
                         receipt.complete(refusals.get(self.applied) if refusals else None)
             run.done += count

@@ -8,7 +8,9 @@ from amqp_broker.queue_types.proxy.queue import QueueProxy
 from amqp_broker.queue_types.remote.home_link import HomeLink
 from queues.effects import Refusal
 from queues.lease_source import LeasedAt
+from queues.message import Message
 from queues.queue import Done
+from queues.receipts import Receipt
 
 
 class RemoteQueue(QueueProxy):
@@ -24,6 +26,10 @@ class RemoteQueue(QueueProxy):
         self._unacked = 0
         self._leased = 0
         self._consumers = 0
+
+    def publish(self, message: Message, receipt: Receipt | None, is_again: bool, now: int) -> int:
+        """See Queue."""
+        return self.link.publish_to_one(message, self.queue_id, receipt)
 
     def leases(self) -> LeasedAt:
         """See Queue."""
