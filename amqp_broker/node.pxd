@@ -7,6 +7,8 @@ from amqp_broker.flow.clients cimport Clients
 from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.turn.clock cimport TurnClock
 from amqp_broker.turn.disk_counts cimport DiskCounts
+from amqp_broker.turn.histogram cimport Histogram
+from amqp_broker.turn.sync_job cimport SyncJob
 from amqp_broker.queue_types.groups.groups cimport QuorumGroups
 from queues.pager cimport Pager, share_budget, take_named
 from queues.store cimport MessageStore
@@ -83,10 +85,14 @@ cdef class Node:
     cdef public object membership
     cdef object _projection
     cdef public object answers
+    cdef dict _arriving
+    cdef object _held_unsynced
+    cdef dict _timed_answers
+    cdef object _parked_answers
     cdef public object timings
     cdef public DiskCounts disk_counts
-    cdef public object loop_delays
-    cdef public object turn_times
+    cdef public Histogram loop_delays
+    cdef public Histogram turn_times
     cdef public bint is_ready
     cdef object _lazy_at
     cdef bint _is_syncing
@@ -94,10 +100,10 @@ cdef class Node:
     cdef long long _relief_rests_until
 
     @cython.locals(store=MessageStore, position="long long", batch=Batch)
-    cpdef object take_sync(self)
-    cdef int _count_sync(self, object job) except -1
+    cpdef SyncJob take_sync(self)
+    cdef int _count_sync(self, SyncJob job) except -1
     @cython.locals(position="long long")
-    cpdef void synced(self, object job, long long now) except *
+    cpdef void synced(self, SyncJob job, long long now) except *
     cpdef void set_time(self, long long now) except *
     cpdef list take_dirty(self)
     @cython.locals(replication=Replication, groups=QuorumGroups, dropped=list, reading=list, leaving=list, position="long long",

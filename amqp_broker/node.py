@@ -366,9 +366,6 @@ class Node:
         broker.serve(self.remote_queues, self.leases.apps, self.leases.expiry)
         self._paging_out = PagingOut(self._pager, broker.vhosts, self.groups.all, self.leases.holders)
 
-    def _begin_leases(self) -> None:
-        self.serves_leases = True
-
     def _begin(self, now: int) -> None:
         """What a node that has just been built knows of its clients and of its disk."""
         self.serves_leases = False  # they were asked for since the start, or go on from before it
@@ -383,6 +380,14 @@ class Node:
         # Up to where the journal has been looked at for whether it is too long.
         self._shortened_at = -1
         self._relief_rests_until = 0
+        # Whether somebody waits, for the asking of nobody.
+        self._arriving, self._held_unsynced = self.rehoming.arriving, self.rehoming.unsynced
+        self._timed_answers, self._parked_answers = self.answers.timed, self.answers.parked
+
+    def _begin_leases(self) -> None:
+        if not self.serves_leases:
+            self.serves_leases = True
+            self.leases.synced(self._synced_position)  # who served none was not told
 
     def recover(self, now: int) -> None:
         """Read the disk; what `take_page_checks` returns is to be run before clients come. A node alone is ready then;
@@ -648,7 +653,7 @@ class Node:
         position = store.journal.position
         batch = store.journal.take_batch()
         # A segment may be waiting for nothing but to hear that what left it has long been on the disk.
-        is_awaited = position > self._synced_position or self.answers.parked or store.retiring_segment
+        is_awaited = position > self._synced_position or self._parked_answers or store.retiring_segment
         if batch is None and pages is None and not is_awaited:
             self._is_syncing = False
             return None
@@ -667,11 +672,14 @@ class Node:
         position = self._synced_position = job.position
         self.store.synced(position)
         self.replication.synced(position)
-        self.remote_queues.synced(position)
-        self.leases.synced(position)
+        if self._home_sessions or self._arriving or self._held_unsynced:
+            self.remote_queues.synced(position)
+        if self.serves_leases:
+            self.leases.synced(position)
         self._after_peers(now)
         self.confirming.synced(position)
-        self.answers.synced(position)
+        if self._parked_answers:
+            self.answers.synced(position)
 
     def sync_age(self) -> int:
         """For how long the sync that is running has been running, milliseconds; 0 when there is none."""
@@ -779,7 +787,7 @@ class Node:
 
     def _wants_sync(self, now: int, position: int) -> bool:
         """Somebody waits, or what nobody waits for has waited long enough."""
-        if self.confirming.awaiting or self.answers.parked:
+        if self.confirming.awaiting or self._parked_answers:
             return True
         if self.store.retiring_segment or self.replication.wants_sync:
             return True
@@ -806,7 +814,6 @@ class Node:
         later = self.replication.deadline
         if later and (deadline is None or later < deadline):
             deadline = later
-        later = self.answers.deadline
-        if later and (deadline is None or later < deadline):
-            deadline = later
+        if self._timed_answers and (deadline is None or self.answers.deadline < deadline):
+            deadline = self.answers.deadline
         return deadline

@@ -26,7 +26,7 @@ cdef class MessageStore:
     cdef dict _carried
     cdef dict _listed
     cdef long long _listed_bytes
-    cdef long long _synced_position
+    cdef readonly long long synced_position
     cdef bint _names_pages
     cdef dict _logs
     cdef list _dropping

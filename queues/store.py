@@ -87,7 +87,7 @@ class MessageStore:
         self._carried: dict[int, int] = {}
         self._listed: dict[int, tuple[int, int]] = {}  # by queue id: the segment that has its list, and its octets
         self._listed_bytes = 0
-        self._synced_position = 0
+        self.synced_position = 0
         self._names_pages = False
         self._logs: dict[int, dict[int, None]] = {}
         self._dropping: list[int] = []
@@ -219,7 +219,7 @@ class MessageStore:
 
     def synced(self, position: int) -> None:
         """Everything up to `position` is on disk: what waited for that is done now."""
-        self._synced_position = position
+        self.synced_position = position
         self._release_pages()
         if self.retiring_segment and position >= self.retiring_position:
             self.journal.retire(self.retiring_segment)
@@ -228,7 +228,7 @@ class MessageStore:
 
     def _release_pages(self) -> None:
         """Give back the places of pages whose end is on disk."""
-        while self._releasing and self._releasing[0][0] <= self._synced_position:
+        while self._releasing and self._releasing[0][0] <= self.synced_position:
             for queue_id, location in self._releasing.popleft()[1]:
                 if location is None:
                     self.page_store.drop_queue(queue_id)

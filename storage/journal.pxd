@@ -5,6 +5,12 @@ from amqp_broker.octets.buffer cimport Buffer
 cdef int _BATCH
 cdef Py_ssize_t _HEADER_BYTES, _SEGMENT_BYTES, _ROOM_BATCH_BYTES
 
+@cython.final
+cdef class Segment:
+    cdef readonly long long number
+    cdef readonly long long start_position
+    cdef public long long bytes
+
 cdef class Batch:
     cdef readonly long long position
     cdef public Buffer buffer
@@ -15,7 +21,7 @@ cdef class Batch:
     cdef public bint cuts_room
     cdef object _disk
     cdef object _folder
-    cdef object _segment
+    cdef Segment _segment
     cdef Py_ssize_t _offset
     cdef long long _start_position
     cdef bint _was_tried
@@ -58,7 +64,7 @@ cdef class Journal:
     cdef _split(self, Py_ssize_t entry_start)
     cdef _rotate_if_full(self)
     cdef int _plan_room(self, Batch batch, long long end, Py_ssize_t size) except -1
-    @cython.locals(batch=Batch, size=Py_ssize_t)
+    @cython.locals(batch=Batch, size=Py_ssize_t, segment=Segment)
     cpdef Batch take_batch(self)
     @cython.locals(buffer=Buffer)
     cpdef int batch_done(self, Batch batch) except -1

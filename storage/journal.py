@@ -22,7 +22,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import lru_cache
 
 from amqp_broker.octets.buffer import Buffer
 from storage.aside import copy_journal
@@ -48,12 +48,19 @@ _SEGMENT_BYTES = SEGMENT_BYTES
 _ROOM_BATCH_BYTES = ROOM_BATCH_BYTES
 
 
-class Segment(NamedTuple):
-    """A segment file: number, position of its first entry, octets once all is written."""
+class Segment:
+    """A segment file: number, position of its first entry; bytes: octets once all is written."""
 
-    number: int
-    start_position: int
-    bytes: int
+    def __init__(self, number: int, start_position: int, octets: int) -> None:
+        self.number = number
+        self.start_position = start_position
+        self.bytes = octets
+
+
+@lru_cache(maxsize=1)
+def _zeroes(count: int) -> bytes:
+    """So many. Kept, as made anew each time they cost as much as the call that writes them."""
+    return bytes(count)
 
 
 class Batch:
@@ -140,7 +147,7 @@ class Batch:
                 self._disk.append(path, pieces)
                 return
             if self.room_bytes:
-                pieces.append(bytes(self.room_bytes))
+                pieces.append(_zeroes(self.room_bytes))
             self._disk.write(path, self._offset, pieces)
         finally:
             # A bytearray with a view cannot grow, and an error would keep the views alive.
@@ -276,9 +283,9 @@ class Journal:
         batch.removals = self._retired
         size = batch.size()
         if size:
-            self._segments[-1] = Segment(segment.number, segment.start_position, segment.bytes + size)
+            segment.bytes += size
             self.total_bytes += size
-            self._plan_room(batch, segment.bytes + size, size)
+            self._plan_room(batch, segment.bytes, size)
         self._taken = self.position
         self.buffer = self._spare
         self._record_start = 0

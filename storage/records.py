@@ -81,8 +81,9 @@ class Record(NamedTuple):
 def pack_header(kind: int, context: int, position: int, payload: Octets) -> bytes:
     """The 24 octets that go before `payload`."""
     length = len(payload)
-    crc = crc32(payload, crc32(_SUMMED.pack(length, VERSION, kind, 0, context, position)))
-    return _HEADER.pack(length, crc, VERSION, kind, 0, context, position)
+    summed = _SUMMED.pack(length, VERSION, kind, 0, context, position)
+    crc: int = crc32(payload, crc32(summed))
+    return summed[:4] + crc.to_bytes(4, "little") + summed[4:]
 
 
 def payload_length(data: bytes, start: int) -> int:

@@ -68,7 +68,6 @@ class Arrivals:
         self._send = send
         self._why_not = why_not
         self._addresses = AddressBook()
-        self._synced = 0
         self.by_move: dict[int, Arrival] = {}
 
     # -- what the old home says ----------------------------------------------------------------------------------------
@@ -156,12 +155,11 @@ class Arrivals:
         arrival.is_working = bool(arrival.entries)
         if arrival.is_whole and not arrival.is_working and arrival.written_at < 0:
             arrival.written_at = self._store.position
-            self.synced(self._synced)
+            self.synced(self._store.synced_position)
         return arrival.is_working
 
     def synced(self, position: int) -> None:
-        """The journal is on the disk up to there."""
-        self._synced = position
+        """The journal is on the disk up to there. It need not be called while there is none."""
         for arrival in self.by_move.values():
             is_written = not arrival.is_ready and 0 <= arrival.written_at <= position
             if is_written and self._send(arrival.home, frame(frames.READY, arrival.move)):

@@ -61,7 +61,7 @@ class Heard(NamedTuple):
 
 class Rehoming:
     """See the module's docstring. send: a frame to another node. is_taking(): why this node takes no queues, "" if it
-    does."""
+    does. arriving, unsynced: while both are empty, nobody here has to hear of a sync."""
 
     def __init__(
         self, broker: Broker, replication: Replication, remote_queues: RemoteQueues, tenants: Tenants,
@@ -78,6 +78,7 @@ class Rehoming:
         self.send = tenants.register(FrameKind.QUEUE_MOVE, self.receive)
         self.departures: dict[int, Departure] = {}
         self.arrivals = Arrivals(broker, self.send, self._why_not)
+        self.arriving, self.unsynced = self.arrivals.by_move, broker.held.unsynced
         self._held: dict[int, tuple[str, str, HeldQueue]] = {}  # by move: the home, the virtual host
         self.asked: dict[int, tuple[str, Completion[Heard]]] = {}
         self._held_queues.pause_with(pauses)

@@ -4,6 +4,8 @@ from amqp_broker.node cimport Node, Turn
 from amqp_broker.server.peers cimport PeerLinks
 from amqp_broker.server.readiness cimport Readiness
 from amqp_broker.server.system_calls cimport monotonic_time
+from amqp_broker.turn.histogram cimport Histogram
+from amqp_broker.turn.sync_job cimport SyncJob
 
 cdef double _CALM_S, _BULK_S, _SYNCS_S
 cdef Py_ssize_t _IMMEDIATE_TURN_BYTES
@@ -31,7 +33,7 @@ cdef class Driver:
     cdef double _turn_ended_at
     cdef object _late
     cdef public Readiness readiness
-    cdef object _job
+    cdef SyncJob _job
     cdef double _syncs_until
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
@@ -48,8 +50,8 @@ cdef class Driver:
     cdef object _jobs
     cdef object _alarms
     cdef object _membership
-    cdef object _loop_delays
-    cdef object _turn_times
+    cdef Histogram _loop_delays
+    cdef Histogram _turn_times
     cdef object _acquaintances
     cdef object _pace
     cdef object _timings
@@ -77,5 +79,5 @@ cdef class Driver:
     @cython.locals(now="long long")
     cpdef void _tick(self) except *
     cpdef void on_frame(self, str node_id, bytes payload) except *
-    @cython.locals(began=double, ended=double)
+    @cython.locals(began=double, ended=double, job=SyncJob)
     cdef bint _sync(self, bint may_block) except -1

@@ -5,7 +5,6 @@ Counted once for a turn, a timer or a sync, never for a message.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import Final
 
 #: How late timers were, milliseconds.
@@ -26,5 +25,10 @@ class Histogram:
 
     def add(self, value: float) -> None:
         """One more."""
-        self.counts[bisect_left(self.bounds, value)] += 1
+        place = 0
+        for bound in self.bounds:
+            if value <= bound:
+                break
+            place += 1
+        self.counts[place] += 1
         self.sum += value

@@ -47,7 +47,7 @@ class HeldQueues:
         self._clock = clock
         self._held: dict[Queue, _Held] = {}
         self._going_on: deque[Client] = deque()
-        self._unsynced: deque[tuple[int, Receipt]] = deque()
+        self.unsynced: deque[tuple[int, Receipt]] = deque()
         self._pauses: Pauses | None = None
 
     def pause_with(self, pauses: Pauses) -> None:
@@ -84,12 +84,12 @@ class HeldQueues:
 
     def _complete_later(self, receipt: Receipt) -> None:
         """When what it stands for, which was just written, is on the disk."""
-        self._unsynced.append((self._journal.position, receipt))
+        self.unsynced.append((self._journal.position, receipt))
 
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there."""
-        while self._unsynced and self._unsynced[0][0] <= position:
-            self._unsynced.popleft()[1].complete(None)
+        while self.unsynced and self.unsynced[0][0] <= position:
+            self.unsynced.popleft()[1].complete(None)
 
     # -- methods -------------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,15 @@ def test_a_queue_moves_with_all_that_it_holds(world: MovingWorld, asked: str) ->
     assert world.bodies(NEW, "q") == numbers(range(1000))
 
 
+def test_an_empty_queue_moves_to_a_home_whose_disk_has_all(world: MovingWorld) -> None:
+    """No sync is to come there that would say so."""
+    world.declare(NEW, "other")
+    world.publish(world.client(NEW, 1), "other", range(3))
+    world.settle()
+    assert world.move("q", NEW, OLD)["ok"]
+    assert world.check_rest("q") == NEW
+
+
 def test_who_is_told_of_a_move_twice_in_a_turn_hears_both(world: MovingWorld) -> None:
     """As a busy node is: how far it is, and right behind it the end."""
     service = world.begin("q", NEW, THIRD)
