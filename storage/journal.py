@@ -306,6 +306,11 @@ class Journal:
             batch.room_bytes = max(0, min(self._room_bytes, self._segment_bytes - end))
             self._room_end = end + batch.room_bytes
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether a batch is on its way to the disk: what is appended now waits for the next one."""
+        return self._in_flight is not None
+
     def batch_done(self, batch: Batch) -> None:
         """The batch is written and synced: its buffer is used again, the next batch may be taken."""
         if batch is not self._in_flight:

@@ -522,7 +522,7 @@ class Config(ClusterConfig):
     )
     stream_direct_bytes: int = setting(
         SIZE,
-        64 * KIB,
+        32 * KIB,
         STORAGE,
         "Chunks of a stream (what a node's clients publish to it in a turn) from this size on are written to the "
         "stream's own file at once, and not to the journal.",

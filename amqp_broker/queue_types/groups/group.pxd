@@ -6,9 +6,11 @@ from queues.quorum.machine cimport QueueGroupMachine
 from queues.quorum.session cimport OwnStream
 from amqp_broker.turn.clock cimport TurnClock
 from raft.group cimport Group
+from storage.journal cimport Journal
 from raft.member_state cimport MemberState
 
 cdef long long _RESEND_MS, _REST_MS, _NEVER
+cdef Py_ssize_t _MOST_FILLING
 
 cdef class QueueGroup(CommandSink):
     cdef dict __dict__  # tests put themselves in front of methods
@@ -25,6 +27,7 @@ cdef class QueueGroup(CommandSink):
     cdef public object letters
     cdef public object host
     cdef object _background
+    cdef Journal _journal
     cdef public object timers
     cdef object _metadata
     cdef object _discard
@@ -77,6 +80,7 @@ cdef class QueueGroup(CommandSink):
     cpdef void absorb_effects(self, list effects, long long now) except *
     @cython.locals(batches=list, filling=list, member=MemberState)
     cpdef void end_turn(self, long long now) except *
+    cdef bint _fills_on(self) except -1
     cdef bint _let_settling_rest(self, long long now) except -1
     @cython.locals(member=MemberState)
     cdef bint _send(self, object leader, bytes batch, long long now) except -1

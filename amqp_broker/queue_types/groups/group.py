@@ -91,6 +91,8 @@ RESEND_MS = 1000
 #: While the leader takes no proposals (it hands over), or the log no checkpoint, this long passes until the next try,
 #: milliseconds.
 _REST_MS = 50
+#: So much at most is filled for longer than a turn: as many streams get places in a sync.
+_MOST_FILLING = 4
 #: How much of the time that entries take is what the newest took.
 _NEWEST_SHARE = 0.125
 # Names as integers of this module, which a compiled one compares in C.
@@ -169,10 +171,10 @@ class GroupQueue(Protocol):
 
 
 class Filling(Protocol):
-    """Puts what comes in a turn into one command."""
+    """Puts what comes in a turn, or while the disk is busy, into one command."""
 
     def seal(self) -> None:
-        """The turn is over: submit it."""
+        """Submit it."""
 
 
 class QueueGroup(CommandSink):
@@ -205,6 +207,7 @@ class QueueGroup(CommandSink):
         self._groups = groups
         self.host = host
         self._background = host.background
+        self._journal = host.store.journal
         self._discards = host.discards
         self._metadata = host.metadata
         self.background = host.background
@@ -409,7 +412,7 @@ class QueueGroup(CommandSink):
         self._groups.touch(self.group_id)
 
     def fill(self, filling: Filling) -> None:
-        """It has something in this turn, and is told when the turn is over."""
+        """It has something in this turn, and is told when that is to be submitted."""
         self._filling.append(filling)
         self._groups.touch(self.group_id)
 
@@ -740,13 +743,15 @@ class QueueGroup(CommandSink):
             self._goes_on = False
             self.raft.go_on()
             self.absorb(now)
-        if self._filling:
+        if self._filling and not self._fills_on():
             filling, self._filling = self._filling, []
             for each in filling:
                 each.seal()
         if not self._let_settling_rest(now):
             self.flush()
         self._groups.served(self.group_id)
+        if self._filling:
+            self._groups.touch_when_synced(self.group_id)
         if self._groups.has_lists:
             self._look_at_members(now)
         member = self._member
@@ -778,6 +783,14 @@ class QueueGroup(CommandSink):
                 self.stream.resend()
                 self._rests_until = now + _REST_MS
                 return
+
+    def _fills_on(self) -> bool:
+        """Whether what comes in the next turns goes along with what is filled: the disk is busy, and it would wait for
+        the sync after that in any case. Not where other members have it on their way meanwhile, nor of many, as nobody
+        counts what they have."""
+        if len(self._filling) > _MOST_FILLING or not self._journal.is_writing or not self._member.is_leader:
+            return False
+        return self.guest is None and len(self.all_members()) == 1
 
     def _let_settling_rest(self, now: int) -> bool:
         """Acknowledgements for which nobody waits go along with what comes next, or when they have rested for

@@ -31,6 +31,7 @@ cdef class QuorumGroups:
     cdef dict _touched
     cdef dict _served
     cdef dict _unsynced
+    cdef dict _filled
     cdef dict _deadlines
     cdef dict _behind
     cdef long long _backlog_limit
@@ -43,6 +44,7 @@ cdef class QuorumGroups:
     @cython.locals(group=QueueGroup)
     cpdef void absorb(self, long long now) except *
     cpdef int touch(self, long long group_id) except -1
+    cpdef int touch_when_synced(self, long long group_id) except -1
     cpdef int served(self, long long group_id) except -1
     cpdef bint send_batch(self, str leader, long long group_id, bytes batch) except -1
     @cython.locals(group=QueueGroup)

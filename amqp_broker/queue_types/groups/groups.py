@@ -81,10 +81,12 @@ class QuorumGroups:
         #: In which something has happened, by Raft.
         self._changed = raft.dirty
         #: Those that have something to do at the end of the turn, besides the changed ones; those that had it; those
-        #: that wait for the disk; and when those are due that have a time.
+        #: that wait for the disk; those that have something to say when it is not busy any more; and when those are due
+        #: that have a time.
         self._touched: dict[int, None] = {}
         self._served: dict[int, None] = {}
         self._unsynced: dict[int, None] = {}
+        self._filled: dict[int, None] = {}
         self._deadlines: dict[int, int] = {}
         #: Those that have not applied so much of what was submitted that publishers have to wait.
         self._behind: dict[int, None] = {}
@@ -320,6 +322,10 @@ class QuorumGroups:
     def synced(self, position: int) -> None:
         """The journal is on the disk up to there."""
         self.synced_position = position
+        if self._filled:
+            self._touched.update(self._filled)
+            self._filled = {}
+            self.is_busy = True
         if self._unsynced:
             unsynced, self._unsynced = self._unsynced, {}
             for group_id in unsynced:
@@ -361,6 +367,10 @@ class QuorumGroups:
         """A group has something to do at the end of this turn."""
         self._touched[group_id] = None
         self.is_busy = True
+
+    def touch_when_synced(self, group_id: int) -> None:
+        """It has when the sync that is under way is over."""
+        self._filled[group_id] = None
 
     def served(self, group_id: int) -> None:
         """What a group was touched for is done; what touches it from now on has still to be."""

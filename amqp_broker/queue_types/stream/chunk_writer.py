@@ -1,4 +1,5 @@
 """ChunkWriter: what the clients of this node publish to a stream in a turn becomes one chunk, which is one command.
+While its disk is busy, a node alone goes on with it in the next turns (QueueGroup).
 
     publish -> packed at once -> end of the turn, or 256 KiB: sealed -> AppendChunk -> ... -> applied -> all receipts
 
