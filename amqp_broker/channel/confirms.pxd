@@ -41,7 +41,7 @@ cdef class Confirms:
     cdef PublishReceipt _joint
     cdef PublishRoute _joint_way
     cdef object _pending
-    cdef list _nacked
+    cdef set _nacked
     cdef object _requests
     cdef long long _done_requests
     cdef long long _stored_position
@@ -70,7 +70,7 @@ cdef class Confirms:
     cdef void _tell(self, unsigned long long last) except *
     @cython.locals(last="unsigned long long")
     cpdef void tell_due(self) except *
-    @cython.locals(channel=Channel, nacked=list, refused="unsigned long long")
+    @cython.locals(channel=Channel, nacked=set, number="unsigned long long")
     cdef void _confirm(self, unsigned long long last) except *
     @cython.locals(channel=Channel, count="long long")
     cdef void _ack_until(self, Channel channel, unsigned long long last) except *

@@ -14,7 +14,6 @@ Invariants:
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -104,7 +103,8 @@ class Confirms:
         self._joint: PublishReceipt | None = None
         self._joint_way: PublishRoute | None = None
         self._pending: deque[ConfirmRecord] = deque()
-        self._nacked: list[int] = []
+        # Which of those after `confirmed` were refused. There can be as many as are on their way.
+        self._nacked: set[int] = set()
         # The numbers of requests to the broker itself, but for those that were confirmed when the last one came.
         self._requests: deque[int] = deque()
         self._done_requests = 0
@@ -185,10 +185,7 @@ class Confirms:
 
     def record_refused(self, number: int) -> None:
         """A queue refused the publish with this number."""
-        nacked = self._nacked
-        at = bisect_left(nacked, number)
-        if at == len(nacked) or nacked[at] != number:
-            nacked.insert(at, number)
+        self._nacked.add(number)
 
     def record_turn(self) -> None:
         """There is something to confirm or to record at the end of this turn."""
@@ -255,11 +252,14 @@ class Confirms:
         if channel is None or not channel.is_open or channel.is_closing or last <= self.confirmed:
             return
         nacked = self._nacked
-        while nacked and nacked[0] <= last:
-            refused = nacked.pop(0)
-            self._ack_until(channel, refused - 1)
-            channel.output.put_ack(channel.channel_id, _BASIC_NACK, refused, 0)
-            self.confirmed = refused
+        number = self.confirmed
+        while nacked and number < last:
+            number += 1
+            if number in nacked:
+                nacked.remove(number)
+                self._ack_until(channel, number - 1)
+                channel.output.put_ack(channel.channel_id, _BASIC_NACK, number, 0)
+                self.confirmed = number
         self._ack_until(channel, last)
         channel.connection.touch()
 

@@ -48,7 +48,7 @@ class PeerLinkError(Exception):
 @dataclass(frozen=True, slots=True)
 class LinkIdentity:
     """What all links of a node share. `secret` is the cluster's; the largest payload is in octets. is_inside: they
-    lead to processes of the same node, over a device that nobody else can write to, and frames need no MACs."""
+    lead to processes of the same node, over the loopback device, and frames have no MACs."""
 
     node_name: str
     cluster_name: str

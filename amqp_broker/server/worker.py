@@ -15,8 +15,8 @@ Outbox, but for WORD, which comes again, and sockets, which their worker keeps.
 
 The links to the other workers are as those between nodes, but nearly without pings: the end of a process beside is the
 end of its socket, and whether its loop turns is known to the supervisor. So that costs by the number of workers, and
-not by that of their links. Who is at the other end is proved, and then frames have no MACs: only who could read this
-process's memory as well can write into a connection of the loopback device.
+not by that of their links. Who is at the other end is proved, and then frames have no MACs: only who may forge packets
+(CAP_NET_RAW) can write into a connection of the loopback device, and so into those of clients on this machine.
 
 Invariants:
 1. A worker whose supervisor is gone leaves in peace, as for SIGTERM.

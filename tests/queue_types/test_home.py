@@ -108,6 +108,14 @@ def test_a_publish_to_no_queue_is_refused(world: HomeWorld, peer: Peer) -> None:
     assert world.ready("q") == [2]
 
 
+def test_what_two_of_its_queues_refuse_is_refused_once(world: HomeWorld, peer: Peer) -> None:
+    world.say(declare("small", x_max_length=1, x_overflow="reject-publish"))
+    peer.publish("small", 1, is_persistent=False)
+    # Full is the one, and not there the other: who tries a dead letter again does so for the former.
+    assert refusals(peer.say(Enqueue((peer.queue_id("small"), 99), message_named(2)))) == [(2, "FULL")]
+    assert confirmed(peer.publish("q", 3, is_persistent=False)) == [(3, 3)]
+
+
 def test_a_queue_that_was_deleted_is_not_found(world: HomeWorld, peer: Peer) -> None:
     enqueue = peer.enqueue("q", message_named(1))
     peer.say(enqueue)

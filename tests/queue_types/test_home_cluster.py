@@ -10,7 +10,8 @@ from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from tests.node.node_cluster import NodeCluster
-from tests.node.node_driver import Client, consume, declare, frame_octets
+from tests.node.node_driver import Client, consume, declare, frame_octets, publish_octets
+from tests.processor_time import processor_time
 from tests.queue_types import link_world
 from tests.queue_types.link_world import RemoteClient
 
@@ -81,6 +82,31 @@ def test_of_a_turn_that_is_lost_everything_is_nacked_once(cluster: NodeCluster) 
     assert [(event.method.name, event.method.delivery_tag) for event in client.take()] == [
         ("basic.nack", number) for number in range(1, 7)
     ]
+
+
+def seconds_of_nacks(count: int) -> float:
+    """Processor time of the turn in which so many publishes to two homes are nacked, as both are lost."""
+    cluster = NodeCluster(publish_backlog_bytes=1 << 30)
+    cluster.run_until_ready()
+    for name in ("n2", "n3"):
+        cluster.nodes[name].client(1).send(1, declare(name))
+    cluster.run(300)
+    client, driver = confirming(cluster), cluster.nodes["n1"]
+    for _ in range(count // 100):
+        client.send_octets(50 * (publish_octets(1, "n2", b"") + publish_octets(1, "n3", b"")))
+    heard: list[bytes] = []
+    client.hear = heard.append  # type: ignore[method-assign]  # to read them takes longer
+    with processor_time() as taken:
+        cluster.isolate("n1")
+        driver.turn()
+    assert sum(map(len, heard)) == count * len(frame_octets(1, 1, bytes(13)))
+    return taken.seconds
+
+
+@pytest.mark.once
+def test_very_many_nacks_at_once_cost_what_each_costs() -> None:
+    few, many = 10_000, 160_000
+    assert seconds_of_nacks(many) < 4 * (many // few) * min(seconds_of_nacks(few) for _ in range(3))
 
 
 def test_confirmed_messages_survive_their_home(cluster: NodeCluster) -> None:

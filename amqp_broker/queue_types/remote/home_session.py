@@ -315,7 +315,9 @@ class HomeSession:
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def _refuse(self, refusal: Refusal) -> None:
-        self._refused.append(Refused(self.executed, refusal))
+        """The present command has no success: of several reasons, for several queues, the first is told."""
+        if not self._refused or self._refused[-1].sequence != self.executed:
+            self._refused.append(Refused(self.executed, refusal))
 
     def _publish_to_many(self, queue_ids: list[int], message: Message, now: int) -> None:
         found = [self.home.find(queue_id) for queue_id in queue_ids]
