@@ -393,7 +393,9 @@ class Control:
         self._clients.drop(connection)
 
     def abandon(self, connection: Connection) -> None:
-        """The driver closes the transport at once: there is nobody, or nobody who has still to hear something."""
+        """The driver closes the transport at once, behind what is said: there is nobody, or nobody who has still to
+        hear more than the answer to a close."""
+        self._answer_close(connection)
         connection.state = CLOSED
         connection.is_abandoned = True
         self._clients.abandon(connection)
