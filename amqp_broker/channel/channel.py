@@ -175,10 +175,11 @@ class Channel:
         self.is_open = False
 
     def retire(self, clients: Clients) -> None:
-        """It closes: it delivers nothing more, what it has done is counted for good, by `clients`, and what it has half
-        done is given up."""
+        """It closes: it delivers nothing more, what can be confirmed is, what it has done is counted for good, by
+        `clients`, and what it has half done is given up."""
         self.is_flowing = False
         confirms = self.confirms
+        confirms.tell_due()
         if self.published + confirms.published:
             self.count_published()
             self.count_sizes()

@@ -14,6 +14,7 @@ from amqp_broker.channel import audited, handlers
 from amqp_broker.channel.lifecycle import close_channel, close_channels, open_channel
 from amqp_broker.connection.connection import Connection, connection_of, connections_of
 from amqp_broker.errors import AmqpException, ChannelException, ConnectionException, vhost_deleted
+from amqp_broker.flow.reason import Reason
 from amqp_broker.flow.state import AWAIT_HEADER, CLOSED, CLOSING, ENDING, OPEN
 from amqp_broker.protocol import constants as c
 from amqp_broker.protocol import methods
@@ -50,6 +51,7 @@ _CLOSING_COST = 15
 #: So long the answer to a client's close waits for other nodes and workers, milliseconds: where there is no majority,
 #: they hear of it later.
 KNOWN_MS = 2000
+_CLOSE = int(Reason.CLOSE)
 _CHANNEL_OPEN = methods.ChannelOpen.index
 _CHANNEL_CLOSE = methods.ChannelClose.index
 _CHANNEL_CLOSE_OK = methods.ChannelCloseOk.index
@@ -72,8 +74,6 @@ class Control:
         self._clock = services.clock
         self._timers = services.timers
         self._steering: Steering | None = None
-        #: Those whose clients have closed them, and wait to hear that that is done.
-        self._unanswered: dict[Connection, None] = {}
 
     def steer_with(self, steering: Steering) -> None:
         """Who is to move to another worker."""
@@ -312,10 +312,10 @@ class Control:
         self.log_end(connection, "closed by the client")
         released = self.release(connection)
         self._await_end(connection, ENDING)
-        self._unanswered[connection] = None
         if released is None or released.is_done:
-            self._answer_close(connection)
+            connection.send(0, methods.ConnectionCloseOk())
             return
+        self._pauses.pause(connection, _CLOSE)
         timer = self._timers.at(
             self._clock.now + min(KNOWN_MS, self._config.closing_timeout_ms // 2),
             lambda now: self._answer_close(connection),
@@ -323,13 +323,13 @@ class Control:
         released.when_done(lambda result: self._answer_close(connection, timer))
 
     def _answer_close(self, connection: Connection, timer: Timer | None = None) -> None:
-        """Say close-ok, once, if the client is still there to hear it. timer: would have it said."""
+        """Say close-ok if that is still to be said, to a client that is still there. timer: would have it said."""
         if timer is not None:
             timer.cancel()
-        is_unanswered = connection in self._unanswered
-        self._unanswered.pop(connection, None)
-        if is_unanswered and connection.state == ENDING and self._clients.find(connection.number) is connection:
-            connection.send(0, methods.ConnectionCloseOk())
+        if connection.paused_for & _CLOSE:
+            if self._clients.find(connection.number) is connection:
+                connection.send(0, methods.ConnectionCloseOk())
+            self._pauses.resume(connection, _CLOSE, self._clock.now)
 
     def end_silent(self, connection: Connection, silent_ms: int) -> None:
         """Nothing has come from the client for so long, though it had promised heartbeats."""
@@ -393,7 +393,9 @@ class Control:
         self._clients.drop(connection)
 
     def abandon(self, connection: Connection) -> None:
-        """The driver closes the transport at once: there is nobody, or nobody who has still to hear something."""
+        """The driver closes the transport at once, behind what is said: there is nobody, or nobody who has still to
+        hear more than the answer to a close."""
+        self._answer_close(connection)
         connection.state = CLOSED
         connection.is_abandoned = True
         self._clients.abandon(connection)

@@ -16,7 +16,11 @@ class Reason(IntFlag):
     REPLIES = 32  # what this turn has to say to it is too long: nothing is handled until it has read
     MOVE = 64  # another worker is about to go on with it
     HELD = 128  # the queue that its next method names is about to live elsewhere
+    CLOSE = 256  # it has closed, and is answered when others know: that it says no more is not its end until then
 
 
 #: For these no frame is handled either.
-HANDLING = int(Reason.ANSWER | Reason.LOGIN | Reason.SHARE | Reason.GATE | Reason.REPLIES | Reason.MOVE | Reason.HELD)
+HANDLING = int(
+    Reason.ANSWER | Reason.LOGIN | Reason.SHARE | Reason.GATE | Reason.REPLIES | Reason.MOVE | Reason.HELD
+    | Reason.CLOSE
+)  # fmt: skip

@@ -86,5 +86,33 @@ def test_a_client_that_does_not_wait_is_forgotten(world: WorkerWorld) -> None:
     close(owner)
     world.nodes[A].lose(owner)
     world.run(2 * KNOWN_MS)
-    assert not world.nodes[A].node.control._unanswered
     assert not world.nodes[A].node.clients.all()
+
+
+def test_nothing_is_read_of_who_waits_for_the_answer(world: WorkerWorld) -> None:
+    """Who says no more after its close is still there to hear."""
+    owner = world.client(B, 1)
+    owner.send(1, exclusive("q"))
+    world.settle()
+    world.cut(A, B)
+    close(owner)
+    world.step()
+    assert owner.connection.is_paused
+    assert owner.connection.is_parked
+    world.run(2 * KNOWN_MS)
+    assert has_answer(owner)
+    assert not owner.connection.is_paused
+
+
+def test_who_makes_room_for_others_that_close_is_answered() -> None:
+    world = WorkerWorld(max_closing_connections=2)
+    owners = [world.client(B, 1) for _ in range(4)]
+    for number, owner in enumerate(owners):
+        owner.send(1, exclusive(f"q{number}"))
+    world.settle()
+    world.cut(A, B)
+    for owner in owners:
+        close(owner)
+    world.step()
+    assert [owner.is_closed for owner in owners] == [True, True, False, False]
+    assert [has_answer(owner) for owner in owners] == [True, True, False, False]

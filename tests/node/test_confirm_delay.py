@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from amqp_broker.protocol import methods
 from tests.node.node_driver import NodeDriver, declare, small_config
 from tests.node.test_turns import confirming, confirms
@@ -66,13 +68,39 @@ def test_a_nack_stands_between_the_acks() -> None:
     assert confirms(client) == [("ack", 1, False), ("nack", 2, False)]
 
 
-def test_a_channel_that_has_gone_meanwhile_is_told_nothing() -> None:
+CLOSES = [
+    pytest.param(1, methods.ChannelClose(200, "done", 0, 0), "channel.close-ok", id="channel"),
+    pytest.param(0, methods.ConnectionClose(200, "done", 0, 0), "connection.close-ok", id="connection"),
+    pytest.param(1, methods.QueueDeclare(0, "none", passive=True), "channel.close", id="error"),
+]
+
+
+@pytest.mark.parametrize(("number", "method", "answer"), CLOSES)
+def test_what_is_done_is_said_before_the_channel_goes(number: int, method: methods.Method, answer: str) -> None:
+    """As it is without a delay. Nothing more is said when that has passed."""
     driver = delaying()
     client = confirming(driver, declare("a", durable=False))
     client.publish(1, "a", b"x")
     driver.turn()
-    client.send(1, methods.ChannelClose(200, "done", 0, 0))
+    client.publish(1, "a", b"y")
+    driver.turn()
+    client.send(number, method)
     driver.settle()
+    heard = client.take()
+    assert [event.method.name for event in heard] == ["basic.ack", answer]
+    assert heard[0].method == methods.BasicAck(2, True)
     pass_time(driver, DELAY_MS)
     driver.turn()
+    assert client.names() == []
+
+
+def test_what_the_disk_has_not_is_not_said_though_the_channel_goes() -> None:
+    driver = delaying()
+    client = confirming(driver, declare("a"))
+    client.publish(1, "a", b"x")
+    driver.turn()
+    client.send(1, methods.ChannelClose(200, "done", 0, 0))
+    driver.turn()
+    pass_time(driver, DELAY_MS)
+    driver.settle()
     assert client.names() == ["channel.close-ok"]

@@ -91,6 +91,19 @@ def test_the_client_closes_first(broker: Broker) -> None:
     transport.close()
 
 
+def test_who_closes_its_half_hears_the_answer(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Also where that waits until another worker knows what was exclusive."""
+    with Broker(tmp_path_factory.mktemp("halves"), "--workers=2") as broker:
+        for _ in range(5):
+            transport = opened(broker)
+            transport.sendall(on_channel(1, m.QueueDeclare(exclusive=True)))
+            frames_of(transport, 10, until=1)
+            transport.sendall(CLOSE)
+            transport.shutdown(socket.SHUT_WR)
+            assert [method.name for method in methods_until_end(transport)] == ["connection.close-ok"]
+            transport.close()
+
+
 def test_who_never_closes_is_closed(broker: Broker) -> None:
     transport = opened(broker)
     transport.sendall(CLOSE)
