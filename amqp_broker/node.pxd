@@ -8,7 +8,6 @@ from amqp_broker.flow.pauses cimport Pauses
 from amqp_broker.turn.clock cimport TurnClock
 from amqp_broker.turn.disk_counts cimport DiskCounts
 from amqp_broker.turn.histogram cimport Histogram
-from amqp_broker.turn.sync_job cimport SyncJob
 from amqp_broker.queue_types.groups.groups cimport QuorumGroups
 from queues.pager cimport Pager, share_budget, take_named
 from queues.store cimport MessageStore
@@ -100,10 +99,10 @@ cdef class Node:
     cdef long long _relief_rests_until
 
     @cython.locals(store=MessageStore, position="long long", batch=Batch)
-    cpdef SyncJob take_sync(self)
-    cdef int _count_sync(self, SyncJob job) except -1
+    cpdef object take_sync(self)
+    cdef int _count_sync(self, object job) except -1
     @cython.locals(position="long long")
-    cpdef void synced(self, SyncJob job, long long now) except *
+    cpdef void synced(self, object job, long long now) except *
     cpdef void set_time(self, long long now) except *
     cpdef list take_dirty(self)
     @cython.locals(replication=Replication, groups=QuorumGroups, dropped=list, reading=list, leaving=list, position="long long",

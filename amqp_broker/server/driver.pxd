@@ -5,7 +5,6 @@ from amqp_broker.server.peers cimport PeerLinks
 from amqp_broker.server.readiness cimport Readiness
 from amqp_broker.server.system_calls cimport monotonic_time
 from amqp_broker.turn.histogram cimport Histogram
-from amqp_broker.turn.sync_job cimport SyncJob
 
 cdef double _CALM_S, _BULK_S, _SYNCS_S
 cdef Py_ssize_t _IMMEDIATE_TURN_BYTES
@@ -33,7 +32,7 @@ cdef class Driver:
     cdef double _turn_ended_at
     cdef object _late
     cdef public Readiness readiness
-    cdef SyncJob _job
+    cdef object _job
     cdef double _syncs_until
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
@@ -79,5 +78,5 @@ cdef class Driver:
     @cython.locals(now="long long")
     cpdef void _tick(self) except *
     cpdef void on_frame(self, str node_id, bytes payload) except *
-    @cython.locals(began=double, ended=double, job=SyncJob)
+    @cython.locals(began=double, ended=double)
     cdef bint _sync(self, bint may_block) except -1

@@ -23,7 +23,7 @@ class SyncJob:
         self._pages = pages
         self._are_pages_synced = pages is None
         self.seconds = 0.0
-        self.journal_bytes = 0 if self._batch is None else self._batch.size()
+        self.journal_bytes = 0 if batch is None else batch.size()
 
     def is_within(self, most_bytes: int) -> bool:
         """Whether all that it does is to append so much at most to a file that is there."""
