@@ -122,6 +122,8 @@ class Background:
         """Whether the next turn follows upon another, before other input is read, and has what that has left of the
         share of those that may wait."""
         self._is_chained = is_chained
+        if not is_chained:
+            self._ahead = _MOST_AHEAD  # also where nothing is left for `work`
 
     def add(self, job: Job, may_come_first: bool = False) -> None:
         """`job(now)` does a slice and returns whether there is more; its first slice comes at the end of this turn, or

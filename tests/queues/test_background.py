@@ -83,6 +83,17 @@ def test_the_newest_job_may_have_slices_before_the_end_of_a_turn_but_few() -> No
     assert set(done) == {"newest"}
 
 
+def test_who_asks_in_each_of_many_turns_finds_what_the_newest_has_brought() -> None:
+    """All is done in the turns that ask for it, so that there is nothing left at their ends."""
+    background = Background()
+    done: list[str] = []
+    for turn in range(100):
+        background.add(job(done, str(turn), 1), may_come_first=True)
+        assert background.run_newest(turn)
+        background.chain(False)
+    assert len(done) == 100
+
+
 def test_only_a_job_that_may_comes_first() -> None:
     background = Background()
     done: list[str] = []
