@@ -197,10 +197,18 @@ class StreamLedger:
                 if number <= newest.get(key, 0):
                     self.violated(f"{COMPACTED}: {producer}:{number} at {offset} is behind {newest[key]}")
                 newest[key] = number
+            hidden: dict[Message, int] = {}  # by key: its newest tombstone, which may be there, confirmed or not
+            pending = [(producer, number) for producer, sent in self._unconfirmed.items()
+                       for number, stream in sent.items() if stream == COMPACTED]  # fmt: skip
+            for producer, number in (*self._confirmed[COMPACTED], *pending):
+                if is_tombstone(number):
+                    key = (producer, number % _KEYS)
+                    hidden[key] = max(number, hidden.get(key, 0))
             missing = sorted([
                 (producer, number) for producer, number in self._confirmed[COMPACTED]
                 if number > newest.get((producer, number % _KEYS), 0)
-                and not (is_tombstone(number) and (producer, number % _KEYS) not in newest)
+                and not ((producer, number % _KEYS) not in newest
+                         and number <= hidden.get((producer, number % _KEYS), 0))
             ])  # fmt: skip
             if missing:
                 self.violated(f"{COMPACTED}: nothing as new as {missing[:5]} is there, which were confirmed")
