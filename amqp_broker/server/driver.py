@@ -64,8 +64,8 @@ _SYNCS_S = 0.002
 #: Newcomers and those who send much are read for so long in one turn, seconds; who is left is read in the next, in the
 #: order in which they came, so that those who say little never wait for a crowd.
 _BULK_S = 0.002
-#: So many of them the loop still watches while they wait, which spares it taking notes. Of 1024 and more that are ready
-#: libuv tells 48 times before it lets anything else happen.
+#: So many of them are still watched while they wait, which spares two system calls for each; they are told in vain, and
+#: others that are ready have to have room in the same round (readiness.py).
 _MOST_WATCHED = 512
 #: How long to wait before a write that failed for want of room is tried again, seconds.
 _FULL_DISK_RETRY_S = 1.0

@@ -29,7 +29,7 @@ cdef class Readiness:
     cdef object _sockets
     cdef int _number
     cdef dict _watched
-    cdef epoll_event[1024] _events
+    cdef epoll_event[1024] _events  # MOST_AT_ONCE
 
     cpdef void watch(self, int number, Watched watched) except *
     cpdef void unwatch(self, int number) except *

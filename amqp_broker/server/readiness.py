@@ -1,6 +1,6 @@
 """Readiness: tells the transports of a loop that something can be read. Their sockets are in an epoll instance of its
-own (epoll(7)), which the loop watches as one descriptor: what the loop does for each descriptor that is ready costs as
-much as a third of a small read (decision 0057).
+own (epoll(7)), which the loop watches as one descriptor: it makes its way to each that is ready by a handle, a context
+and a Python call (decision 0057 has what that costs).
 
 Invariants:
 1. Who is watched is told in each round of the loop as long as there is something to be read, an end or an error: it is
@@ -21,7 +21,7 @@ import cython
 if TYPE_CHECKING:
     import asyncio
 
-#: So many are told in one round of the loop; the others in the next.
+#: So many are told in one round of the loop, the others in the next. Compiled, it has room for them (readiness.pxd).
 MOST_AT_ONCE = 1024
 _MOST_AT_ONCE = MOST_AT_ONCE
 HAS_EPOLL = hasattr(select, "epoll")

@@ -344,8 +344,8 @@ class TcpTransport(Watched):
     def _watch(self) -> None:
         """It is told whenever there is something to be read."""
         if not self.is_watched:
-            self.is_watched = True
             self.readiness.watch(self.fd, self)
+            self.is_watched = True
 
     def _unwatch(self) -> None:
         if self.is_watched:
