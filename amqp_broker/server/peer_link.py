@@ -57,6 +57,9 @@ class LinkOwner(Protocol):
     #: Room for what is read; what is in it is handled before the next read.
     room: bytearray
 
+    #: Nobody is dialled any more, and a link that does not come to stand is no news.
+    calls_nobody: bool
+
     @property
     def callbacks(self) -> LinkCallbacks:
         """Whom frames are handed to, without a detour."""
@@ -174,7 +177,8 @@ class PeerLink:
             is_linked = self.name is not None and self._owner.is_connected(self.name)
             # A worker that is not there has a supervisor all the same, which says so in its own log.
             is_worker = self.dialled is not None and worker_number(self.dialled) > 0
-            level = logging.DEBUG if is_probe or is_linked or is_worker else logging.WARNING
+            is_news = not (is_probe or is_linked or is_worker or self._owner.calls_nobody)
+            level = logging.WARNING if is_news else logging.DEBUG
             self.drop("it has closed the link before it was open: its log says why", level)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -187,7 +191,8 @@ class PeerLink:
         self._owner.link_lost(self)
 
     def _be_late(self, timeout_ms: int) -> None:
-        self.drop(f"it was not open after {timeout_ms} ms")
+        level = logging.DEBUG if self._owner.calls_nobody else logging.WARNING
+        self.drop(f"it was not open after {timeout_ms} ms", level)
 
     # -- what comes --------------------------------------------------------------------------------------------------
 

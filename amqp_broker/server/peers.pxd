@@ -42,7 +42,7 @@ cdef class PeerLinks:
     cdef list _listeners
     cdef list _accepting
     cdef dict _pending
-    cdef bint _calls_nobody
+    cdef readonly bint calls_nobody
     cdef object _timer
 
     @cython.locals(member=Member)

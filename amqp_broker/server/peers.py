@@ -148,7 +148,8 @@ class PeerLinks:
         self._listeners: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._pending: dict[PeerLink, None] = {}
-        self._calls_nobody = False
+        #: Nobody is dialled any more, and a link that does not come to stand is no news.
+        self.calls_nobody = False
         self._timer: asyncio.TimerHandle | None = None
 
     # -- for the driver ----------------------------------------------------------------------------------------------
@@ -222,8 +223,9 @@ class PeerLinks:
             member.link.part([])
 
     def call_nobody(self) -> None:
-        """Dial no more: a link that is lost from now on stays so, unless the other side makes a new one."""
-        self._calls_nobody = True
+        """Dial no more: a link that is lost from now on stays so, unless the other side makes a new one. The others
+        stop as well, so one that does not open is no news."""
+        self.calls_nobody = True
 
     def is_connected(self, node_id: str) -> bool:
         """Whether there is a link to this member."""
@@ -261,7 +263,7 @@ class PeerLinks:
         while True:
             await member.lacks_link.wait()
             await asyncio.sleep(member.backoff.next_delay())
-            if member.link is None and not self._calls_nobody:
+            if member.link is None and not self.calls_nobody:
                 await self._dial(member)
             if member.link is not None and not member.is_cold:
                 member.backoff.reset()
@@ -305,7 +307,7 @@ class PeerLinks:
 
     def _log_failure(self, member: Member, failure: str) -> None:
         """A member that is down is worth a line, not one for each attempt."""
-        level = logging.DEBUG if failure == member.last_failure else logging.WARNING
+        level = logging.DEBUG if self.calls_nobody or failure == member.last_failure else logging.WARNING
         member.last_failure = failure
         log.log(level, "cannot reach %s at %s: %s; trying again", member.name, member.address, failure)
 

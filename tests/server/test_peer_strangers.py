@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import struct
 from typing import Any
@@ -120,6 +121,26 @@ async def test_who_says_nothing_is_dropped_when_its_time_is_up(caplog: pytest.Lo
         (line,) = lines_of(caplog, writer)
         assert "it was not open after 50 ms" in line
         writer.close()
+
+
+async def test_what_does_not_open_is_no_news_when_all_stop(caplog: pytest.LogCaptureFixture) -> None:
+    """Half a link that the other end leaves, and one that says nothing until its time is up."""
+    place, other = places("n1", "n2", peer_handshake_timeout_ms=50)
+    async with running(place):
+        place.links.call_nobody()
+        caplog.set_level(logging.DEBUG)
+        reader, writer = await connect(place)
+        writer.write(b"\0")
+        writer.write_eof()
+        silent, second = await connect(place)
+        assert await rest_of(reader) + await rest_of(silent) == b""
+        of_one, of_other = lines_of(caplog, writer), lines_of(caplog, second)
+        writer.close()
+        second.close()
+    other.listener.close()
+    assert "before it was open" in of_one[0]
+    assert "it was not open after 50 ms" in of_other[0]
+    assert [each.levelname for each in caplog.records if each.levelno >= logging.INFO] == []
 
 
 async def test_who_accepts_and_says_nothing_is_given_up_and_dialled_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -420,6 +420,7 @@ def test_a_worker_that_stops_calls_nobody_who_has_gone(tmp_path: Path) -> None:
     settings = {"peer_handshake_timeout": "100ms", "shutdown_timeout": "1s"}
     with amqp_broker.running(tmp_path, workers=3, **settings) as broker:
         client = Connection.open(broker.url)
+        asyncio.run(until(lambda: broker.logs.count("linked with") >= 6, "each with both of the others"))
         before = len(broker.logs)
         broker.end()
         lines = broker.logs[before:].splitlines()
