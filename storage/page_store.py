@@ -20,7 +20,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -476,20 +476,28 @@ class PageStore:
 
     def adopt(self, queue_id: int, locations: Iterable[PageLocation]) -> None:
         """At recovery, before `drop_orphans`: these pages are live. May be called again for a queue."""
+        taken: dict[int, tuple[int, int]] = {}
+        for location in locations:
+            pages, octets = taken.get(location.segment, (0, 0))
+            taken[location.segment] = pages + 1, octets + location.length
+        self.adopt_places(queue_id, taken)
+
+    def adopt_places(self, queue_id: int, taken: Mapping[int, tuple[int, int]]) -> None:
+        """As `adopt`, of very many pages. taken: by segment, how many of them, and their octets."""
         if self._orphans_are_gone:
             raise RuntimeError(
                 "drop_orphans came first and removed what it did not know; adopt all pages first"
             )
         queue = self._queues.get(queue_id) or self._open_queue(queue_id)
-        for location in locations:
-            segment = queue.segments.get(location.segment)
+        for number, (pages, octets) in taken.items():
+            segment = queue.segments.get(number)
             if segment is None:
-                path = page_path(queue_id, location.segment)
+                path = page_path(queue_id, number)
                 segment = _SegmentFile(self._disk.size(path) if self._disk.exists(path) else 0)
-                queue.segments[location.segment] = segment
-                queue.last_segment = max(queue.last_segment, location.segment)
-            segment.live_pages += 1
-            segment.live_bytes += location.disk_bytes
+                queue.segments[number] = segment
+                queue.last_segment = max(queue.last_segment, number)
+            segment.live_pages += pages
+            segment.live_bytes += pages * HEADER_BYTES + octets
 
     def drop_orphans(self, known: Container[int], spared: Container[int] = ()) -> None:
         """At recovery, after every `adopt`: remove the segments without a live page and the folders of other

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 from queues.page import Page
 from queues.pager import Pager
 from queues.stream.keys import find_key, is_empty
-from queues.stream.log import Part, Stored, StreamLog, split_page, stored_octets
+from queues.stream.log import Stored, StreamLog, split_page, stored_octets
+from queues.stream.pages import Part
 from queues.stream.successors import Successors
 from storage.disk import Pending
 from storage.errors import CorruptRecord
@@ -136,7 +137,7 @@ class Pass:
     def _succeed(self, parts: list[Part]) -> Steps:
         """The log's pages are the new ones, and those of which they are made go."""
         log, last = self._log, parts[-1]
-        for _ in self._new.count_octets(last.before + last.taken):
+        for _ in self._new.count_octets(log.octets_up_to(last)):
             yield from self._pause()
         while log.name_some(_PAGES, last.page.last + 1):
             yield from self._slice()

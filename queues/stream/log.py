@@ -14,15 +14,14 @@ Invariants:
 2. Nothing in here is replicated: which pages there are, and where they begin, differs from member to member.
 3. At most WARM_PAGES pages are in RAM, but for those that have found no room on the disk, or whose place is not
    written; `_warm` has exactly those in RAM, who was used last at its end.
-4. The pages that checkpoints name are the oldest ones, without a gap: `names` has an item for each, in their order.
-5. Of a stream that is compacted, records and whole chunks may be missing within pages (chunks with holes); a page has
+4. Of a stream that is compacted, records and whole chunks may be missing within pages (chunks with holes); a page has
    one chunk at least, and its first and last offset are those before and behind which its neighbours begin and end.
 """
 
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
@@ -32,6 +31,7 @@ from queues.page import Page
 from queues.pager import Pager
 from queues.stream.chunk import VERSION, Chunk
 from queues.stream.compacted import Compacted
+from queues.stream.pages import Pages, Part, size_of
 from queues.stream.place import Place
 from queues.wire.reader import Malformed
 from storage.disk import Pending
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 _HEAD = struct.Struct(">QQL")
 HEAD_BYTES = _HEAD.size
-#: Of a page in a checkpoint: offsets, first offset, time; segment, offset and length of its place; its octets, which
-#: are more than that where it is packed.
-_NAME = struct.Struct(">QQQLQLL")
 #: A tail of a smaller part of a page than this is none for a checkpoint, nor where memory is short.
 _LEAST_PART = 16
 #: So many pages of a stream stay in RAM.
@@ -77,52 +74,24 @@ class Stored(NamedTuple):
             yield first + int.from_bytes(octets[at + 4 : at + 8], "big"), at
 
 
-class Part:
-    """A page and what readers find it by. time: of its first chunk. chunks: of a warm page, once somebody has read
-    it. is_placed: an entry of the log may name its place. before: octets of all pages before it, from some beginning
-    that is the same for all pages of a log. taken: its own octets, however few its place has."""
-
-    __slots__ = ("before", "chunks", "is_placed", "page", "taken", "time")
-
-    def __init__(self, time: int, page: Page, is_placed: bool = False) -> None:
-        self.before = 0
-        self.taken = _size_of(page)
-        self.time = time
-        self.page = page
-        self.is_placed = is_placed
-        self.chunks: list[Stored] | None = None
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether its place has it compressed (packing.py)."""
-        location = self.page.location
-        return location is not None and location.length != self.taken
-
-    def name(self) -> bytes:
-        """What a checkpoint has of it, once it has a place."""
-        page = self.page
-        return _NAME.pack(page.count, page.first, self.time, *page.location, self.taken)
-
-
 class StreamLog:
     """queue_id: the stream's, under which its pages lie on the disk. octets: of all its pages, heads included, as they
     are stored. packed: every page before this offset is packed, or it does not pay.
-    names: what a checkpoint has of its pages, encoded once. named_bytes: of these pages. compacted: what compaction has
-    done to them. damaged: the page that could not be read last."""
+    named_bytes: of the pages that checkpoints name. compacted: what compaction has done to them. damaged: the page that
+    could not be read last."""
 
     def __init__(self, queue_id: int, pager: Pager) -> None:
         self.queue_id = queue_id
         self.first = 0
         self.next = 0
         self.octets = 0
-        self.names = bytearray()
         self.named_bytes = 0
         self.compacted = Compacted()
         self.packed = 0
         self.damaged: Part | None = None
         self._pager = pager
-        self._parts: list[Part] = []
-        self._leaving: deque[Iterator[Part]] = deque()  # of which `_parts` has none
+        self._pages = Pages()
+        self._leaving: deque[Iterator[Part]] = deque()  # of which `_pages` has none
         self._warm: dict[Part, None] = {}
         self._tail: list[Stored] = []
         self._tail_bytes = 0
@@ -171,10 +140,7 @@ class StreamLog:
 
     def _add(self, part: Part) -> None:
         """There is one page more, in RAM or on the disk."""
-        if self._parts:
-            last = self._parts[-1]
-            part.before = last.before + last.taken
-        self._parts.append(part)
+        self._pages.add(part)
         if part.page.data is not None:
             self._pager.store(self.queue_id, part.page)
             self._warm_up(part)
@@ -203,11 +169,9 @@ class StreamLog:
         """The stream begins at this offset now; pages that are wholly before it go. However many there are, it gives a
         slice of their places back: `letting_go` follows."""
         self.first = max(self.first, min(first, self.next))
-        gone = bisect_left(self._parts, self.first, key=_last_of)
+        gone = self._pages.below(self.first)
         if gone:
-            self._leaving.append(_taken_off(self._parts[:gone]))
-            del self._parts[:gone]
-            del self.names[: gone * _NAME.size]
+            self._leaving.append(self._pages.take_off(gone))
             self.let_go(DISCARDED)
         if self.first == self.next:
             self._drop_tail()
@@ -215,19 +179,13 @@ class StreamLog:
     def discarding(self) -> Iterator[None]:
         """The stream is gone: give everything back, so many pages at each step. Nobody may use it from the first one
         on."""
-        parts, self._parts = self._parts, []
         leaving, self._leaving = self._leaving, deque()
-        self.names = bytearray()
+        leaving.append(self._pages.take_off(len(self._pages)))
         self._drop_tail()
         for number, part in enumerate(chain.from_iterable(leaving), 1):
             self._release(part)
             if number % DISCARDED == 0:
                 yield
-        while parts:
-            for part in parts[-DISCARDED:]:
-                self._release(part)
-            del parts[-DISCARDED:]  # to forget them takes time, too
-            yield
 
     def forget(self) -> int:
         """The stream is gone, and its files go as a whole: give RAM back. However many pages it has, those in RAM alone
@@ -239,9 +197,8 @@ class StreamLog:
                 self._pager.add_used(-page.size)
                 page.data = None
         self._warm = {}
-        self._parts = []
+        self._pages = Pages()
         self._leaving.clear()
-        self.names.clear()
         self._drop_tail()
         return octets
 
@@ -251,7 +208,7 @@ class StreamLog:
 
     def _release(self, part: Part) -> None:
         page = part.page
-        size = _size_of(page)
+        size = size_of(page)
         self.octets -= size
         if page.is_named:
             self.named_bytes -= size
@@ -287,8 +244,8 @@ class StreamLog:
         chunks = self._tail
         if chunks and offset >= chunks[0].first:
             return chunks[bisect_right(chunks, offset, key=_offset_of) - 1]
-        page = bisect_right(self._parts, offset, key=_first_of) - 1
-        if wait is not None and self._parts[page].page.data is None:
+        page = self._pages.at(offset)
+        if wait is not None and self._pages[page].page.data is None:
             coming = self._coming(page)
             if coming is not None and not coming.done():
                 wait(coming)
@@ -298,24 +255,24 @@ class StreamLog:
         if place < 0 or offset >= chunks[place].next:
             place += 1
             if place == len(chunks):
-                return self.chunk_at(self._parts[page].page.last + 1, wait)
+                return self.chunk_at(self._pages[page].page.last + 1, wait)
         return chunks[place]
 
     def is_in_ram(self, offset: int) -> bool:
         """Whether this offset can be had without reading."""
-        place = bisect_right(self._parts, max(offset, self.first), key=_first_of) - 1
-        return place < 0 or self._parts[place].page.last < offset or self._parts[place].page.data is not None
+        place = self._pages.at(max(offset, self.first))
+        return place < 0 or self._pages[place].page.last < offset or self._pages[place].page.data is not None
 
     def look_at(self, offset: int) -> int:
         """The page with this offset is read, if it is not in RAM. Returns the offset behind it, or `next`. Raises as
         `chunk_at` does."""
         offset = max(offset, self.first)
-        place = bisect_right(self._parts, offset, key=_first_of) - 1
-        if place < 0 or self._parts[place].page.last < offset:
+        place = self._pages.at(offset)
+        if place < 0 or self._pages[place].page.last < offset:
             return self.next
-        if self._parts[place].page.data is None:
+        if self._pages[place].page.data is None:
             self._read(place)
-        return self._parts[place].page.last + 1
+        return self._pages[place].page.last + 1
 
     def chunks(self, offset: int) -> Iterator[Stored]:
         """The stored chunks from the one with this offset on, and what is appended meanwhile. Raises as `chunk_at`
@@ -326,7 +283,7 @@ class StreamLog:
 
     def _read(self, place: int) -> list[Stored]:
         """The chunks of a page."""
-        part = self._parts[place]
+        part = self._pages[place]
         page = part.page
         if part.chunks is None:
             if page.data is None:
@@ -346,7 +303,7 @@ class StreamLog:
         """The pages from this one on are wanted soon. Small ones are fetched many at a time, not before half of what
         was fetched last is used: each time takes a thread, and turns in which it has the interpreter."""
         store = self._pager.page_store
-        following = self._parts[place : place + (_AHEAD if store.is_ahead_scarce else _MOST_AHEAD)]
+        following = self._pages.part_of(place, place + (_AHEAD if store.is_ahead_scarce else _MOST_AHEAD))
         octets = coming = 0
         wanted: list[Part] = []
         for number, part in enumerate(following):
@@ -368,41 +325,41 @@ class StreamLog:
         """Before `chunk_at`, for who can wait: the page with this offset is read in the background. None where it is in
         RAM, or nothing reads in the background."""
         offset = max(offset, self.first)
-        place = bisect_right(self._parts, offset, key=_first_of) - 1
-        if place < 0 or self._parts[place].page.last < offset or self._parts[place].page.data is not None:
+        place = self._pages.at(offset)
+        if place < 0 or self._pages[place].page.last < offset or self._pages[place].page.data is not None:
             return None
         return self._coming(place)
 
     def _coming(self, place: int) -> Pending | None:
         """What reads a page that is not in RAM."""
         self._fetch_ahead(place)
-        return self._pager.page_store.coming(self.queue_id, self._parts[place].page.location)
+        return self._pager.page_store.coming(self.queue_id, self._pages[place].page.location)
 
     def page_ends(self, offset: int) -> Iterator[tuple[int, int]]:
         """Of the pages from the one with this offset on, and of the tail: the offset behind it, and its octets."""
-        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
-        while place < len(self._parts):
-            page = self._parts[place].page
+        place = max(self._pages.at(offset), 0)
+        while place < len(self._pages):
+            page = self._pages[place].page
             if page.last >= offset:
-                yield page.last + 1, self._parts[place].taken
+                yield page.last + 1, self._pages[place].taken
             place += 1
         if self._tail and self.next > offset:
             yield self.next, self._tail_bytes
 
     def page_of_time(self, time: int) -> int:
         """Where the page begins from which `offset_at` looks on."""
-        place = bisect_right(self._parts, time - 1, key=_time_of) - 1
-        return max(self.first, self._parts[place].page.first) if place >= 0 else self.first
+        place = self._pages.of_time(time)
+        return max(self.first, self._pages[place].page.first) if place >= 0 else self.first
 
     def offset_at(self, time: int) -> int:
         """The first offset of the chunk in which the first record of this time, or a later one, is; `next` if there is
         none yet."""
-        place = bisect_right(self._parts, time - 1, key=_time_of) - 1
+        place = self._pages.of_time(time)
         for stored in self._read(place) if place >= 0 else ():
             if stored.time >= time and stored.next > self.first:
                 return max(stored.first, self.first)
-        if place + 1 < len(self._parts):  # it begins at that time, or later: there is no need to read it
-            return max(self._parts[place + 1].page.first, self.first)
+        if place + 1 < len(self._pages):  # it begins at that time, or later: there is no need to read it
+            return max(self._pages[place + 1].page.first, self.first)
         return next((max(stored.first, self.first) for stored in self._tail if stored.time >= time), self.next)
 
     # -- where it may begin --------------------------------------------------------------------------------------------
@@ -410,38 +367,38 @@ class StreamLog:
     def page_around(self, time: int, span: int) -> tuple[int, bool]:
         """Where the page begins in which what is before this time ends, and whether that is near enough: all of the
         page came within so much time; or there is nothing to be read to know it exactly."""
-        place = bisect_right(self._parts, time - 1, key=_time_of) - 1
+        place = self._pages.of_time(time)
         if place < 0:
             return self.offset_at(time), True
-        if place == len(self._parts) - 1 and self._tail and self._tail[0].time < time:
+        if place == len(self._pages) - 1 and self._tail and self._tail[0].time < time:
             return next((stored.first for stored in self._tail if stored.time >= time), self.next), True
-        part, following = self._parts[place], self._time_from(place + 1)
+        part, following = self._pages[place], self._time_from(place + 1)
         return max(part.page.first, self.first), following is not None and following - part.time <= span
 
     def _time_from(self, place: int) -> int | None:
         """When the first chunk of this page came, or of the tail behind the last one; None where there is none."""
-        if place < len(self._parts):
-            return self._parts[place].time
+        if place < len(self._pages):
+            return self._pages[place].time
         return self._tail[0].time if self._tail else None
 
     def page_before(self, octets: int, span: int) -> tuple[int, int, bool]:
         """The newest page from which on there are so many octets at least: where it begins, how many there are, and
         whether that is near enough: the page has no more than `span`, or there are not so many in all."""
-        parts, tail = self._parts, self._tail_bytes
+        pages, tail = self._pages, self._tail_bytes
         if tail >= octets:
             return self.tail_begin, tail, False
-        end = parts[-1].before + parts[-1].taken + tail if parts else 0
-        place = bisect_right(parts, end - octets, key=_before_of) - 1
+        end = pages.octets + tail
+        place = pages.of_octets(end - octets)
         if place < 0:
             return self.first, 0, True
-        part = parts[place]
-        return max(part.page.first, self.first), end - part.before, part.taken <= span
+        part = pages[place]
+        return max(part.page.first, self.first), end - pages.before(place), part.taken <= span
 
     def chunks_of_page(self, offset: int) -> list[Stored]:
         """The chunks of the page with this offset, or of the tail. Raises as `chunk_at` does."""
         if offset >= self.tail_begin:
             return self._tail
-        place = bisect_right(self._parts, offset, key=_first_of) - 1
+        place = self._pages.at(offset)
         return self._read(place) if place >= 0 else []  # it has been trimmed
 
     # -- looking -------------------------------------------------------------------------------------------------------
@@ -464,9 +421,9 @@ class StreamLog:
     def stored_parts(self, offset: int, below: int, most: int) -> list[Part]:
         """The pages from the one with this offset on, so many at most, up to one that does not lie on the disk, or
         begins at `below` or behind it."""
-        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
+        place = max(self._pages.at(offset), 0)
         found: list[Part] = []
-        for part in self._parts[place : place + most]:
+        for part in self._pages.part_of(place, place + most):
             if part.page.first >= below or not self._is_stored(part):
                 break
             found.append(part)
@@ -478,27 +435,30 @@ class StreamLog:
 
     def is_on_disk(self, offset: int) -> bool:
         """Whether the page with this offset, or `first` if that is above it, is there and lies on the disk."""
-        place = bisect_right(self._parts, max(offset, self.first), key=_first_of) - 1
-        return place >= 0 and self._parts[place].page.last >= offset and self._is_stored(self._parts[place])
+        place = self._pages.at(max(offset, self.first))
+        return place >= 0 and self._pages[place].page.last >= offset and self._is_stored(self._pages[place])
 
     def parts_from(self, offset: int, most: int) -> list[Part]:
         """The pages from the one with this offset on, so many at most."""
-        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
-        if place < len(self._parts) and self._parts[place].page.last < offset:
+        place = max(self._pages.at(offset), 0)
+        if place < len(self._pages) and self._pages[place].page.last < offset:
             place += 1
-        return self._parts[place : place + most]
+        return self._pages.part_of(place, place + most)
 
     def octets_from(self, offset: int) -> int:
         """Of the pages from the one with this offset on, and of the tail. It looks at two pages only."""
         if offset >= self.next:
             return 0
-        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
-        if place < len(self._parts) and self._parts[place].page.last < offset:
+        place = max(self._pages.at(offset), 0)
+        if place < len(self._pages) and self._pages[place].page.last < offset:
             place += 1
-        if place == len(self._parts):
+        if place == len(self._pages):
             return self._tail_bytes
-        last = self._parts[-1]
-        return last.before + last.taken - self._parts[place].before + self._tail_bytes
+        return self._pages.octets - self._pages.before(place) + self._tail_bytes
+
+    def octets_up_to(self, part: Part) -> int:
+        """Of all pages up to this one, which is here, from the beginning from which pages are counted."""
+        return self._pages.before(self._pages.at(part.page.first)) + part.taken
 
     @property
     def unpacked_octets(self) -> int:
@@ -518,39 +478,39 @@ class StreamLog:
     def name_some(self, most: int, below: int) -> bool:
         """Name the places of the next pages that begin before this offset, so many at most: they lie on the disk.
         Returns whether there are more."""
-        place = len(self.names) // _NAME.size
-        for part in self._parts[place : place + most]:
-            if part.page.first >= below:
+        pages = self._pages
+        for _ in range(min(most, len(pages) - pages.named)):
+            if pages[pages.named].page.first >= below:
                 return False
-            self._name(part)
-        return place + most < len(self._parts)
+            self._name_next()
+        return pages.named < len(pages)
 
     def succeed(self, end: int, new: Successors) -> None:
         """The oldest pages, up to this offset, are these from now on; they have names. What retention has taken
         meanwhile goes of both. However many there are, nothing is done for each of them: `let_go` follows."""
-        count = bisect_right(self._parts, end - 1, key=_first_of)
+        pages = self._pages
+        count = pages.at(end - 1) + 1
         first = self.first if count else end
         stay = bisect_right(new.parts, first - 1, key=_last_of)
         unwanted = bisect_right(new.written, first - 1, key=_last_of)
         if count:
-            replaced = bisect_right(new.replaced, self._parts[0].page.first - 1, key=_first_of)
+            replaced = bisect_right(new.replaced, pages[0].page.first - 1, key=_first_of)
             self._leaving.append(islice(new.replaced, replaced, None))
         self._leaving.append(islice(new.written, unwanted))
         if unwanted < len(new.written):
             self.packed = min(self.packed, new.written[unwanted].page.first)
         self.octets += new.octets
         self.named_bytes += new.octets
-        self.names[: count * _NAME.size] = new.names[stay * _NAME.size :]
-        self._parts[:count] = new.parts[stay:]
+        pages.succeed(count, *new.from_place(stay))
         self._warm = dict.fromkeys([self._as_it_is(part) for part in self._warm])
 
     def _as_it_is(self, part: Part) -> Part:
         """A page that is in RAM, as the log has it now."""
-        place = bisect_right(self._parts, part.page.first, key=_first_of) - 1
-        if place < 0 or self._parts[place].page is not part.page:
+        place = self._pages.at(part.page.first)
+        if place < 0 or self._pages[place].page is not part.page:
             return part
-        self._parts[place].chunks = part.chunks
-        return self._parts[place]
+        self._pages[place].chunks = part.chunks
+        return self._pages[place]
 
     def let_go(self, most: int) -> bool:
         """Give the places of pages back that the log has no more, so many at most. Returns whether there may be
@@ -581,10 +541,10 @@ class StreamLog:
         """Pages from `packed` on, so many at most, that lie on the disk, up to one of the newest that is in RAM. An
         older one is there because somebody has read it, and is cold none the less: whoever keeps looking holds up
         nothing."""
-        place = max(bisect_right(self._parts, self.packed, key=_first_of) - 1, 0)
-        newest = len(self._parts) - WARM_PAGES
+        place = max(self._pages.at(self.packed), 0)
+        newest = len(self._pages) - WARM_PAGES
         found: list[Part] = []
-        for at, part in enumerate(self._parts[place : place + most + 1], place):
+        for at, part in enumerate(self._pages.part_of(place, place + most + 1), place):
             if part.page.last < self.packed:
                 continue
             if len(found) == most or not self._is_stored(part) or (at >= newest and part.page.data is not None):
@@ -594,15 +554,15 @@ class StreamLog:
 
     def parts_around(self, offset: int, most: int) -> list[Part]:
         """The page with this offset, so many before it, and as many behind it."""
-        place = max(bisect_right(self._parts, offset, key=_first_of) - 1, 0)
-        return self._parts[max(place - most, 0) : place + 1 + most]
+        place = max(self._pages.at(offset), 0)
+        return self._pages.part_of(max(place - most, 0), place + 1 + most)
 
     def put(self, part: Part, location: PageLocation, first: int = -1, time: int = 0, taken: int = 0) -> bool:
         """A page has this place from now on, where it lies on the disk, packed or as it is. With an offset, a time and
         a number of octets the oldest page begins there, with so many: what is before that is gone. False: the page is
         not there any more."""
-        place = bisect_right(self._parts, part.page.first, key=_first_of) - 1
-        if place < 0 or self._parts[place] is not part:
+        place = self._pages.at(part.page.first)
+        if place < 0 or self._pages[place] is not part:
             return False
         if first <= part.page.first:
             first, time, taken = part.page.first, part.time, part.taken
@@ -611,15 +571,11 @@ class StreamLog:
         page = Page(None, part.page.last + 1 - first, first, part.page.last, 0)
         page.location = location
         new = Part(time, page)
-        new.taken, new.before = taken, part.before + part.taken - taken
-        begin = place * _NAME.size
-        if begin < len(self.names):
-            page.be_named()
+        new.taken = taken
+        if self._pages.put(place, new):
             self.named_bytes += location.length
-            self.names[begin : begin + _NAME.size] = new.name()
         self.octets += location.length
         self._release(part)
-        self._parts[place] = new
         return True
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
@@ -640,28 +596,30 @@ class StreamLog:
             self._pager.store(self.queue_id, part.page)
             if part.page.location is None:
                 break
-            self._name(part)
+            self._name_next()
 
     def name_next(self) -> None:
         """Name the next page, if it lies on the disk: of a log that is being taken over, so that the checkpoint after
         that has little left to name."""
-        place = len(self.names) // _NAME.size
-        if place < len(self._parts) and self._parts[place].page.location is not None:
-            self._name(self._parts[place])
+        pages = self._pages
+        if pages.named < len(pages) and pages[pages.named].page.location is not None:
+            self._name_next()
 
-    def _name(self, part: Part) -> None:
-        page = part.page
-        page.be_named()
-        self.named_bytes += page.location.length
-        self.names += part.name()
+    def _name_next(self) -> None:
+        self.named_bytes += self._pages.name_next().page.location.length
+
+    @property
+    def names(self) -> bytearray:
+        """What a checkpoint has of its pages (pages.py)."""
+        return self._pages.names
 
     def parts(self) -> list[Part]:
         """Its pages as of now."""
-        return list(self._parts)
+        return self._pages.part_of(0)
 
     def unnamed(self) -> list[Part]:
         """Those of them that no checkpoint names."""
-        return self._parts[len(self.names) // _NAME.size :]
+        return self._pages.part_of(self._pages.named)
 
     def tail(self) -> list[Stored]:
         """What is behind them."""
@@ -669,25 +627,21 @@ class StreamLog:
 
     def restore_names(self, names: bytes) -> None:
         """Pages of a checkpoint. Raises Malformed."""
-        if len(names) % _NAME.size:
-            raise Malformed(f"the pages of a stream in {len(names)} octets")
-        locations = []
-        for records, first, time, *place, taken in _NAME.iter_unpack(names):
-            page = Page(None, records, first, first + records - 1, 0)
-            page.location = PageLocation(*place)
-            locations.append(page.location)
-            part = self.restore_page(time, page, taken)
-            self._name(part)
-        self._pager.page_store.adopt(self.queue_id, locations)
+        found = self._pages.restore(names)
+        if names:
+            self.first, self.next = found.first, found.next
+        self.octets += found.octets
+        self.named_bytes += found.octets
+        self._pager.page_store.adopt_places(self.queue_id, found.taken)
 
     def restore_page(self, time: int, page: Page, taken: int = 0) -> Part:
         """The next page of an image. taken: its octets, where it is on the disk. Raises Malformed."""
-        if not self._parts:
+        if not self._pages:
             self.first = page.first
         elif page.first != self.next:
             raise Malformed(f"a page from offset {page.first} on behind one up to {self.next}")
         self.next = page.last + 1
-        self.octets += _size_of(page)
+        self.octets += size_of(page)
         part = Part(time, page)
         part.taken = taken or part.taken
         self._add(part)
@@ -696,7 +650,7 @@ class StreamLog:
     def restore_tail(self, octets: bytes) -> None:
         """The tail of an image. Raises Malformed."""
         for stored in split_page(octets, 0, 0, is_sound=False):
-            if not self._parts and not self._tail:
+            if not self._pages and not self._tail:
                 self.first = stored.first
             elif stored.first != self.next:
                 raise Malformed(f"a chunk from offset {stored.first} on behind one up to {self.next}")
@@ -736,17 +690,6 @@ def split_page(octets: bytes, first: int, time: int, is_sound: bool = True) -> I
         yield Stored(first, time, chunk)
 
 
-def _taken_off(parts: list[Part]) -> Iterator[Part]:
-    """One by one, each forgotten when the next one is asked for: to forget very many at once takes time, too."""
-    parts.reverse()
-    while parts:
-        yield parts.pop()
-
-
-def _size_of(page: Page) -> int:
-    return page.size if page.location is None else page.location.length
-
-
 def _first_of(part: Part) -> int:
     return part.page.first
 
@@ -757,11 +700,3 @@ def _offset_of(stored: Stored) -> int:
 
 def _last_of(part: Part) -> int:
     return part.page.last
-
-
-def _before_of(part: Part) -> int:
-    return part.before
-
-
-def _time_of(part: Part) -> int:
-    return part.time

@@ -18,7 +18,8 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from queues.pager import Pager
-from queues.stream.log import Part, StreamLog
+from queues.stream.log import StreamLog
+from queues.stream.pages import Part
 from storage.disk import Pending
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from queues.stream.log import Part
+    from queues.stream.pages import Part
     from queues.stream.stream import Stream
 
 #: Pages that are looked at in a slice, and slices for one answer: whoever wants more goes on behind them.

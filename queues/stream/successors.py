@@ -6,9 +6,10 @@ pages are these costs the same however many there are.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 
-from queues.stream.log import Part
+from queues.stream.pages import NAME, Part
 
 
 class Successors:
@@ -21,6 +22,7 @@ class Successors:
         self.written: list[Part] = []
         self.octets = 0
         self.replaced: list[Part] = []
+        self._befores = array("q")
 
     def keep(self, part: Part) -> None:
         """A page stays as it is."""
@@ -45,6 +47,11 @@ class Successors:
 
     def count_octets(self, behind: int) -> Iterator[None]:
         """Say of each page what is before it. behind: the same of the page behind the last one."""
-        for part in reversed(self.parts):
-            part.before = behind = behind - part.taken
+        befores = self._befores = array("q", bytes(8 * len(self.parts)))
+        for place in range(len(befores) - 1, -1, -1):
+            befores[place] = behind = behind - self.parts[place].taken
             yield None
+
+    def from_place(self, place: int) -> tuple[list[Part], bytearray, array[int]]:
+        """The pages from one on, their names, and the octets before each (`count_octets` has said them)."""
+        return self.parts[place:], self.names[place * NAME.size :], self._befores[place:]

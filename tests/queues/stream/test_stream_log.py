@@ -193,8 +193,8 @@ def test_small_pages_are_fetched_many_at_a_time_and_others_are_left_some_room() 
         taken.append(stored.first)
         disk.read_all()
     assert taken == list(range(400))
-    assert len(log._parts) > 100
-    assert len(disk.reads) < len(log._parts) / 4
+    assert len(log.parts()) > 100
+    assert len(disk.reads) < len(log.parts()) / 4
     # Somebody else has fetched much: two pages are, and no more.
     log.page_out(1 << 40)
     ahead = store._ahead
@@ -202,8 +202,8 @@ def test_small_pages_are_fetched_many_at_a_time_and_others_are_left_some_room() 
     before = len(disk.reads)
     assert log.coming(0) is not None
     assert len(disk.reads) == before + 1
-    coming = [part for part in log._parts if store.is_coming(7, part.page.location)]
-    assert [part.page.first for part in coming] == [part.page.first for part in log._parts[:2]]
+    coming = [part for part in log.parts() if store.is_coming(7, part.page.location)]
+    assert [part.page.first for part in coming] == [part.page.first for part in log.parts()[:2]]
 
 
 def test_pages_say_how_far_so_many_octets_reach() -> None:
