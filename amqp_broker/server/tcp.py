@@ -342,10 +342,15 @@ class TcpTransport(Watched):
             self._unwatch()
 
     def _watch(self) -> None:
-        """It is told whenever there is something to be read."""
-        if not self.is_watched:
+        """It is told whenever there is something to be read. A client that cannot be heard is lost."""
+        if self.is_watched:
+            return
+        try:
             self.readiness.watch(self.fd, self)
             self.is_watched = True
+        except OSError as error:  # the system's own limit
+            log.error("a client is lost: its socket cannot be watched: %s; raise fs.epoll.max_user_watches", error)
+            self.loop.call_soon(self._lose)
 
     def _unwatch(self) -> None:
         if self.is_watched:

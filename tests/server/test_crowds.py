@@ -22,6 +22,7 @@ from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.server.driver import Driver
 from amqp_broker.server.listener import TlsListener
+from amqp_broker.server.readiness import Watched
 from amqp_broker.server.tcp import TcpTransport
 from amqp_broker.settings.config import Config
 from storage.disk import FileDisk
@@ -175,6 +176,20 @@ async def test_of_a_large_crowd_not_all_are_watched_while_they_wait(driver: Driv
     watched = [driver.read_later(transport) for _ in range(2000)]
     assert 0 < watched.count(True) < 1024
     assert watched == sorted(watched, reverse=True)
+
+
+async def test_whose_socket_the_system_does_not_watch_is_lost_and_the_log_says_why(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where fs.epoll.max_user_watches is reached; here somebody else is told of the same socket."""
+    ours, theirs = socket.socketpair()
+    number = ours.fileno()
+    driver.readiness.watch(number, Watched())
+    TcpTransport(driver, asyncio.get_running_loop(), ours, PEER)
+    await rounds(lambda: not driver.node.clients.connections)
+    assert theirs.recv(1) == b""
+    assert "its socket cannot be watched" in caplog.text
+    theirs.close()
 
 
 @pytest.mark.parametrize("config", [Config(max_pending_handshakes=3)])
