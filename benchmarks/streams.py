@@ -3,6 +3,7 @@
     publish    a publisher alone, with confirms: on the disk before that with us, never synced in RabbitMQ
     replay     a consumer alone, from the first message on
     octets     what the disk is given for each octet that publishers sent; nobody else may write to it meanwhile
+    disk       what a publisher of 1 KiB brings to the disk, and what the disk takes in pieces of 1 MiB, each synced
     far        a publisher and a consumer at the end of a stream, while another consumer reads from 10 GB back; and the
                start with such a stream
     many       a thousand streams at once, beside one
@@ -126,6 +127,36 @@ def measure_octets(scale: float) -> Iterator[Finding]:
         yield Finding(what, "", written / (messages * len(one)), 1.15)
 
 
+def synced_bytes_a_second(folder: Path, seconds: float) -> float:
+    """What the disk under a folder takes in pieces of 1 MiB, each synced before the next."""
+    path, piece = folder / "synced", os.urandom(1 << 20)
+    number = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    begin, written = time.monotonic(), 0
+    try:
+        while (taken := time.monotonic() - begin) < seconds:
+            written += os.write(number, piece)
+            os.fdatasync(number)
+    finally:
+        os.close(number)
+        path.unlink()
+    return written / taken
+
+
+def measure_disk(scale: float) -> Iterator[Finding]:
+    """What bounds a publisher of messages that are not small."""
+    size, seconds = 1024, max(0.2, PUBLISH_SECONDS * scale)
+    scenario = replace(STREAM, consumers=0, confirm_window=10_000, size=size, seconds=seconds, queue="disk")
+    published, synced = [], []
+    with temporary_folder() as folder, own_broker(folder / "own") as broker:
+        for _ in range(PAIRS):
+            published.append(size * rate_of(scenario, broker) / 2**20)
+            synced.append(synced_bytes_a_second(folder, seconds) / 2**20)
+    ours, disk = statistics.median(published), statistics.median(synced)
+    yield Finding("bodies of 1 KiB, 10,000 outstanding", "MiB/s", ours)
+    yield Finding("pieces of 1 MiB that the disk syncs", "MiB/s", disk)
+    yield Finding("the first as a share of the second", "%", 100 * ours / disk, 80, is_most=False)
+
+
 def measure_far(scale: float) -> Iterator[Finding]:
     """Who reads far behind, and who does not."""
     messages = max(20_000, int(FAR_BYTES * scale / FAR_SIZE))
@@ -188,6 +219,7 @@ EXPERIMENTS: dict[str, Callable[[float], Iterator[Finding]]] = {
     "publish": measure_publish,
     "replay": measure_replay,
     "octets": measure_octets,
+    "disk": measure_disk,
     "far": measure_far,
     "many": measure_many,
     "idle": measure_idle,
