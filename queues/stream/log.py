@@ -457,8 +457,10 @@ class StreamLog:
         return self._pages.octets - self._pages.before(place) + self._tail_bytes
 
     def octets_up_to(self, part: Part) -> int:
-        """Of all pages up to this one, which is here, from the beginning from which pages are counted."""
-        return self._pages.before(self._pages.at(part.page.first)) + part.taken
+        """Of all pages up to this one, from the beginning from which pages are counted; 0 where retention has taken it,
+        and so all before it."""
+        place = self._pages.at(part.page.first)
+        return self._pages.before(place) + part.taken if place >= 0 else 0
 
     @property
     def unpacked_octets(self) -> int:

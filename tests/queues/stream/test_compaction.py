@@ -375,6 +375,34 @@ def test_a_pass_goes_on_when_retention_takes_pages_meanwhile(steps_before: int) 
     assert content(member) == {offset: body for offset, body in newest(model, 200).items() if offset >= 150}
 
 
+@pytest.mark.parametrize("steps_before", range(1, 16))
+def test_a_pass_ends_as_any_other_when_retention_takes_all_meanwhile(steps_before: int) -> None:
+    group, _ = one_stream(KEYED)
+    member = group.members[0]
+    size = member.pager.page_bytes
+    for _ in range(6):
+        append(group, ("a", b"x" * size))
+    log = stream_of(member).log
+    log.seal()
+    member.checkpoint()
+    log.page_out(1 << 40)
+    steps = work_on(member).steps()
+    for _ in range(steps_before):  # in the end what it has written is synced
+        next(steps)
+    commit_as(group, "trimmer", len(group.log), Trim(STREAM, 6))
+    for _ in steps:
+        pass
+    assert (log.compacted.below, log.first, log.octets, log.named_bytes) == (6, 6, 0, 0)
+    append(group, ("b", b"y"))
+    compact(member)
+    check_books(log)
+    for _ in range(2):
+        member.checkpoint()
+    assert live_bytes(member.pager.page_store, STREAM) == log.octets + 24
+    member.restart(group.log)
+    assert content(member) == {6: b"y"}
+
+
 def test_octets_are_counted_from_an_offset_on() -> None:
     group, _ = one_stream(KEYED)
     member = group.members[0]
