@@ -255,7 +255,10 @@ class Pass:
         is_large = 2 * len(octets) >= self._page_bytes
         if is_large and not is_changed and not has_gap and not self._keeps_a_file(page):
             yield from self._flush(page.first)
-            self._new.keep(part)
+            if page.location is None:  # retention has taken it meanwhile
+                self._new.replace(part)
+            else:
+                self._new.keep(part)
             self._begin = page.last + 1
             return
         self._new.replace(part)

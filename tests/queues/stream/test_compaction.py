@@ -403,6 +403,33 @@ def test_a_pass_ends_as_any_other_when_retention_takes_all_meanwhile(steps_befor
     assert content(member) == {6: b"y"}
 
 
+def test_a_page_that_would_stay_may_be_taken_at_any_slice() -> None:
+    """Of the records of which it is made, or while what comes before it is written."""
+    is_over = False
+    steps_before = 0
+    while not is_over:
+        group, _ = one_stream(KEYED)
+        member = group.members[0]
+        model = [("twice", b"1"), *[(f"key {number}", b"x" * 40) for number in range(100)], ("twice", b"2")]
+        for contents in (model[:51], model[51:101], model[101:]):
+            append(group, *contents)
+            stream_of(member).log.seal()
+        member.checkpoint()
+        steps = work_on(member, most_keys=1000).steps()
+        for _ in range(steps_before):
+            is_over = next(steps, steps) is steps
+        commit_as(group, "trimmer", len(group.log), Trim(STREAM, 101))
+        for _ in steps:
+            pass
+        assert content(member) == {101: b"2"}
+        check_books(stream_of(member).log)
+        for _ in range(2):
+            member.checkpoint()
+        assert live_bytes(member.pager.page_store, STREAM) == stream_of(member).log.octets + 24
+        steps_before += 1
+    assert steps_before > 10
+
+
 def test_octets_are_counted_from_an_offset_on() -> None:
     group, _ = one_stream(KEYED)
     member = group.members[0]
