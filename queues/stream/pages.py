@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 #: are more than that where it is packed.
 NAME = struct.Struct(">QQQLQLL")
 _NAME_BYTES = NAME.size
+#: Clients know of no higher offset, and a page can count no more of them.
+_MOST_OFFSET = (1 << 63) - 1
 
 
 class Part:
@@ -184,6 +186,8 @@ class Pages:
         found = Named()
         befores, taken, behind, following, octets = self._befores, found.taken, 0, -1, 0
         for records, first, _, segment, _, length, size in NAME.iter_unpack(names):
+            if not (records and length and size):
+                raise Malformed(f"a page from offset {first} on of {records} offsets, in {length} octets for {size}")
             if first != following:
                 if following >= 0:
                     raise Malformed(f"a page from offset {first} on behind one up to {following}")
@@ -194,6 +198,8 @@ class Pages:
             octets += length
             pages, before = taken.get(segment, (0, 0))
             taken[segment] = pages + 1, before + length
+        if following > _MOST_OFFSET:
+            raise Malformed(f"pages up to offset {following}, which is above {_MOST_OFFSET}")
         self.names += names
         self._parts = [None] * len(befores)
         found.next, found.octets = following, octets

@@ -153,3 +153,21 @@ def test_names_that_are_cut_or_leave_a_gap_are_refused(cut: int) -> None:
         Pages().restore(first.name() + second.name()[:cut])
     with pytest.raises(Malformed, match="a page from offset 50 on behind one up to"):
         Pages().restore(first.name() + second.name())
+
+
+@pytest.mark.parametrize(
+    ("records", "first", "length", "size"),
+    [(0, 7, 5, 5), (3, 7, 0, 5), (3, 7, 5, 0), (1 << 63, 0, 5, 5), (3, (1 << 63) - 3, 5, 5), ((1 << 64) - 1, 1, 5, 5)],
+)
+def test_names_of_what_can_be_no_page_are_refused_at_the_start(
+    records: int, first: int, length: int, size: int
+) -> None:
+    """Not when somebody asks for the page."""
+    with pytest.raises(Malformed, match=f"offset {first} on|up to offset {first + records}"):
+        Pages().restore(NAME.pack(records, first, 0, 1, 0, length, size))
+
+
+def test_a_page_may_end_with_the_highest_offset() -> None:
+    pages = Pages()
+    assert pages.restore(NAME.pack(3, (1 << 63) - 4, 0, (1 << 32) - 1, (1 << 64) - 1, 5, 5)).next == (1 << 63) - 1
+    assert pages[0].page.last == (1 << 63) - 2
