@@ -8,12 +8,13 @@ Invariants:
    is what was there when the capture was made, whenever that is done.
 2. Each is noted once, and what came after the capture was made never.
 3. What a turn has to note for what it changes is bounded by what it changes: each of these once a capture. A queue is
-   noted in one go, which costs by its pages and by what it has in hand.
+   noted in one go, which costs by its pages and by what it has in hand; of a stream by those that no checkpoint has
+   named yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from queues.quorum.image import Part, head_parts, parts_of
 from queues.quorum.queue import QuorumQueue
@@ -33,7 +34,7 @@ class Capture:
         self._head = head_parts(state)
         self._left: dict[int, Captured] = {**state.queues, **state.streams}
         self._ids = list(self._left)
-        self._noted: dict[int, list[Part]] = {}
+        self._noted: dict[int, Iterable[Part]] = {}
         self._names_places = names_places
         self._prepare = prepare
         self._captures = captures

@@ -138,11 +138,11 @@ def head_parts(state: GroupState) -> list[Part]:
     return parts
 
 
-def parts_of(of: QuorumQueue | Stream, names_places: bool) -> list[Part]:
-    """A queue or a stream as of now. names_places: refer to stored pages and what is in them; else everything is
-    written out."""
+def parts_of(of: QuorumQueue | Stream, names_places: bool) -> Iterable[Part]:
+    """A queue or a stream as of now, to be gone through once. names_places: refer to stored pages and what is in them;
+    else everything is written out."""
     if isinstance(of, Stream):
-        return [*stream_parts(of, names_places)]
+        return stream_parts(of, names_places)
     queue = of
     parts: list[Part] = []
     if isinstance(queue, CursorQueue):

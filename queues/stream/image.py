@@ -21,6 +21,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Protocol
 
 from amqp_broker.octets.buffer import Buffer
@@ -109,9 +110,9 @@ def stream_pieces(stream: Stream) -> Iterator[bytes]:
 
 
 class StreamPart:
-    """A page as it was at the capture: its octets, or where they are."""
+    """A page as it was at the capture: its octets, or where they are. data: if they were in RAM."""
 
-    def __init__(self, log: StreamLog, part: Part) -> None:
+    def __init__(self, log: StreamLog, part: Part, data: bytes | None) -> None:
         page = part.page
         self._log = log
         self._part = part
@@ -119,7 +120,7 @@ class StreamPart:
         self._records = page.count
         self._first = page.first
         self._location: PageLocation | None = page.location
-        self._data = page.data
+        self._data = data
         self._size = part.taken
 
     def encode(self, pager: Pager) -> tuple[int, bytes]:
@@ -139,7 +140,7 @@ class StreamPart:
         try:
             return pager.page_store.read(self._log.queue_id, location, self._size)
         except (CorruptRecord, OSError):
-            self._log.damaged = self._part
+            self._log.unreadable(self._part)
             raise
 
 
@@ -154,9 +155,10 @@ class StreamTail:
         return STREAM_TAIL, tail_octets(self._tail)
 
 
-def stream_parts(stream: Stream, names_places: bool) -> list[StreamPart | StreamTail | tuple[int, bytes]]:
-    """A stream as of now."""
+def stream_parts(stream: Stream, names_places: bool) -> Iterator[StreamPart | StreamTail | tuple[int, bytes]]:
+    """A stream as of now. Of its pages those that have no name yet are looked at here, and no others."""
     parts: list[StreamPart | StreamTail | tuple[int, bytes]] = [(STREAM, stream_octets(stream))]
+    named: Iterator[StreamPart] = iter(())
     log = stream.log
     if stream.settings.key:
         parts.append((STREAM_COMPACTED, log.compacted.octets()))
@@ -164,12 +166,17 @@ def stream_parts(stream: Stream, names_places: bool) -> list[StreamPart | Stream
         parts.append((STREAM_NAMES, bytes(log.names)))
         if log.packed:
             parts.append((STREAM_PACKED, log.packed.to_bytes(8, "big")))
-    parts += [StreamPart(log, part) for part in (log.unnamed() if names_places else log.parts())]
+    else:
+        in_ram = log.octets_in_ram()
+        named = (StreamPart(log, part, in_ram.get(part.page.location)) for part in log.noted())
+    rest: list[StreamPart | StreamTail | tuple[int, bytes]] = [
+        StreamPart(log, part, part.page.data) for part in log.unnamed()
+    ]
     tail = log.tail()
     if tail:
-        parts.append(StreamTail(tail))
-    parts.append((STREAM_END, b""))
-    return parts
+        rest.append(StreamTail(tail))
+    rest.append((STREAM_END, b""))
+    return chain(parts, named, rest)
 
 
 class StreamsState(Protocol):

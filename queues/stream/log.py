@@ -619,6 +619,21 @@ class StreamLog:
         """Its pages as of now."""
         return self._pages.part_of(0)
 
+    def noted(self) -> Iterator[Part]:
+        """Those of them that checkpoints name, as of now (Pages.noted)."""
+        return self._pages.noted()
+
+    def octets_in_ram(self) -> dict[PageLocation, bytes]:
+        """Of its pages that are in RAM and have a place."""
+        pages = [part.page for part in self._warm]
+        return {page.location: page.data for page in pages if page.location is not None and page.data is not None}
+
+    def unreadable(self, noted: Part) -> None:
+        """A page that was noted cannot be read: it is the one that is there now, if that lies where it lay."""
+        place = self._pages.at(noted.page.first)
+        part = self._pages[place] if place >= 0 else noted
+        self.damaged = part if part.page.location == noted.page.location else noted
+
     def unnamed(self) -> list[Part]:
         """Those of them that no checkpoint names."""
         return self._pages.part_of(self._pages.named)

@@ -101,6 +101,11 @@ class Pages:
         """The pages from one place on, up to another."""
         return [self[place] for place in range(*slice(begin, end).indices(len(self._parts)))]
 
+    def noted(self) -> Iterator[Part]:
+        """Those with names as of now, whatever becomes of them: each is made anew when it is asked for, and nothing is
+        done for any of them before."""
+        return _each([None] * self.named, bytes(self.names))
+
     # -- where something is --------------------------------------------------------------------------------------------
 
     def at(self, offset: int) -> int:

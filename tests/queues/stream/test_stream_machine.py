@@ -20,6 +20,7 @@ from queues.quorum.commands import (
     encode_leader_batch,
 )
 from queues.quorum.session import OwnStream
+from queues.stream import pages as stream_pages
 from queues.stream.commands import (
     AppendChunk,
     ForgetGroup,
@@ -31,12 +32,14 @@ from queues.stream.commands import (
     StorePosition,
     Trim,
 )
+from queues.stream.damaged import Damaged
 from queues.stream.groups import MOST_GROUPS
 from queues.stream.groups import Member as GroupMember
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import Published
 from queues.wire.reader import Malformed
-from tests.queues.quorum.quorum_world import Member, of_type, refusals
+from storage.page_store import page_path
+from tests.queues.quorum.quorum_world import Group, Member, of_type, refusals
 from tests.queues.stream.stream_world import (
     STREAM,
     append,
@@ -269,6 +272,67 @@ def test_a_stream_that_goes_is_not_gone_through_page_by_page() -> None:
     member.checkpoint()
     assert disk_bytes(member.page_store, STREAM) == 0
     assert not [name for name in member.disk.list("") if str(STREAM) in name]
+
+
+def restarted(source: Member, group: Group) -> None:
+    """With pages that are names, and that nobody has asked for."""
+    stream_of(source).log.seal()
+    source.checkpoint()
+    source.restart(group.log)
+
+
+def test_what_an_export_notes_does_not_cost_by_the_pages_that_have_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it has what was there, though the stream goes on, and nobody else wants the oldest of it."""
+    group, _ = one_stream(members=2)
+    source, target = group.members
+    for number in range(100):
+        append(group, b"%03d" % number * 30)
+    expected = bodies_of(source)
+    restarted(source, group)
+    made = []
+    make = stream_pages._part_named
+
+    def counted(names: bytes, place: int) -> stream_pages.Part:
+        made.append(place)
+        return make(names, place)
+
+    monkeypatch.setattr(stream_pages, "_part_named", counted)
+    export = source.machine.export()
+    target.machine.begin_install()
+    append(group, b"more")  # it is noted before that
+    assert made == []
+    commit_as(group, "trimmer", len(group.log), Trim(STREAM, 50))
+    for _ in range(2):
+        source.checkpoint()
+    for chunk in export:
+        target.machine.install_chunk(chunk)
+    assert len(made) > 50
+    target.machine.end_install()
+    assert bodies_of(target) == expected
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_what_an_export_cannot_read_is_the_page_that_the_log_has(is_gone: bool) -> None:
+    group, _ = one_stream()
+    source = group.members[0]
+    for number in range(100):
+        append(group, b"%03d" % number * 30)
+    restarted(source, group)
+    log = stream_of(source).log
+    damaged = log.parts()[3]
+    first, location = damaged.page.first, damaged.page.location
+    path = page_path(STREAM, location.segment)
+    octets = bytearray(source.disk.contents(path))
+    octets[location.offset + 60] ^= 1
+    source.disk.overwrite(path, bytes(octets))
+    export = source.machine.export()
+    if is_gone:
+        commit_as(group, "trimmer", len(group.log), Trim(STREAM, 90))
+    with pytest.raises(Damaged):
+        list(export)
+    assert log.damaged is not None
+    assert log.damaged.page.first == first
+    assert (log.damaged is damaged) is not is_gone
 
 
 # -- the forms ---------------------------------------------------------------------------------------------------------
