@@ -76,6 +76,7 @@ class Pages:
         self.names = bytearray()
         self._parts: list[Part | None] = []  # None: its name is all that there is of it so far
         self._befores = array("q")
+        self._near = 0  # whoever reads asks for many offsets of one page: it may be this one
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -113,7 +114,12 @@ class Pages:
         last = len(self._parts) - 1
         if last < 0 or self._first(last) <= offset:
             return last
-        return bisect_right(range(last), offset, key=self._first) - 1
+        near = self._near
+        if near < last and self._first(near) <= offset < self._first(near + 1):
+            return near
+        place = bisect_right(range(last), offset, key=self._first) - 1
+        self._near = max(place, 0)
+        return place
 
     def below(self, offset: int) -> int:
         """How many pages end before this offset."""

@@ -145,6 +145,28 @@ def test_a_start_makes_nothing_of_pages_that_nobody_asks_for() -> None:
     assert sum(each is not None for each in pages._parts) == 1
 
 
+def test_who_reads_on_is_not_searched_for_with_each_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, names, first = random.Random(1), bytearray(), 0
+    for _ in range(1000):
+        part = part_of(chance, first, 5)
+        names += part.name()
+        first = part.page.last + 1
+    pages, looked_at = Pages(), 0
+    pages.restore(bytes(names))
+    look = pages._first
+
+    def counted(place: int) -> int:
+        nonlocal looked_at
+        looked_at += 1
+        return look(place)
+
+    monkeypatch.setattr(pages, "_first", counted)
+    for offset in range(first):
+        for _ in range(4):  # as often as there are chunks in a page, and somebody asks for each
+            pages.at(offset)
+    assert looked_at < 5 * 4 * first
+
+
 @pytest.mark.parametrize("cut", [1, 43])
 def test_names_that_are_cut_or_leave_a_gap_are_refused(cut: int) -> None:
     chance = random.Random(1)
