@@ -10,7 +10,7 @@ from storage.journal cimport Journal
 from raft.member_state cimport MemberState
 
 cdef long long _RESEND_MS, _REST_MS, _NEVER
-cdef Py_ssize_t _MOST_FILLING
+cdef Py_ssize_t _MOST_FILLING, _MOST_FILLED_BYTES
 
 cdef class QueueGroup(CommandSink):
     cdef dict __dict__  # tests put themselves in front of methods
@@ -62,6 +62,7 @@ cdef class QueueGroup(CommandSink):
     cdef dict _watchers
     cdef dict _growing
     cdef list _filling
+    cdef readonly Py_ssize_t filled_bytes
     cdef object _timed
     cdef unsigned long long _sampled
     cdef long long _sampled_at
@@ -69,6 +70,8 @@ cdef class QueueGroup(CommandSink):
 
     cpdef Py_ssize_t backlog_bytes(self) except -1
     cpdef object submit(self, object command, object receipt=*)
+    cpdef void fill(self, object filling) except *
+    cpdef int filled(self, Py_ssize_t octets) except -1
     cpdef void touch(self) except *
     cpdef void other_effect(self, object effect) except *
     cpdef bint synced(self, long long position) except -1

@@ -64,7 +64,7 @@ from queues.quorum.commands import (
 )
 from queues.quorum.feed import Heard
 from queues.quorum.machine import QueueGroupMachine
-from queues.quorum.session import SESSION_BITS, OwnStream, session_above
+from queues.quorum.session import BATCH_BYTES, SESSION_BITS, OwnStream, session_above
 from queues.reason import Reason
 from queues.receipts import JointReceipt, Receipt
 from queues.wire.reader import Malformed
@@ -91,8 +91,9 @@ RESEND_MS = 1000
 #: While the leader takes no proposals (it hands over), or the log no checkpoint, this long passes until the next try,
 #: milliseconds.
 _REST_MS = 50
-#: So much at most is filled for longer than a turn: as many streams get places in a sync.
-_MOST_FILLING = 4
+#: So many chunks at most are filled for longer than a turn, as all of them are submitted in one; and so many octets.
+_MOST_FILLING = 256
+_MOST_FILLED_BYTES = 4 * BATCH_BYTES
 #: How much of the time that entries take is what the newest took.
 _NEWEST_SHARE = 0.125
 # Names as integers of this module, which a compiled one compares in C.
@@ -180,7 +181,7 @@ class Filling(Protocol):
 class QueueGroup(CommandSink):
     """raft: the group, open, with this machine. queues: those that the metadata have, by id. guest: what this node
     does while it is no member, None while it is one, or nobody has named the members. feeds: of the guests of this
-    member."""
+    member. filled_bytes: of what is being filled, octets."""
 
     def __init__(
         self, raft: Group, machine: QueueGroupMachine, pager: Pager, groups: QuorumGroups, host: GroupHost,
@@ -244,6 +245,7 @@ class QueueGroup(CommandSink):
         self._watchers: dict[int, Callable[[], None]] = {}
         self._growing: dict[int, Callable[[], None]] = {}
         self._filling: list[Filling] = []
+        self.filled_bytes = 0
         self._timed: deque[tuple[int, float]] = deque()  # (index, when it was proposed), where timings are taken
         self._sampled = self._sampled_at = 0  # an entry that is under way, 0 for none, and when it was proposed
         self.commit_ms = 0.0
@@ -313,8 +315,9 @@ class QueueGroup(CommandSink):
         return bool(self._groups.is_linked(name))
 
     def backlog_bytes(self) -> int:
-        """Octets of commands that were submitted and are not applied: publishers wait when it is too much."""
-        return self.stream.unapplied_bytes
+        """Octets of commands that were submitted and are not applied, or are being filled: publishers wait when it is
+        too much."""
+        return self.stream.unapplied_bytes + self.filled_bytes
 
     @property
     def ram_bytes(self) -> int:
@@ -415,6 +418,10 @@ class QueueGroup(CommandSink):
         """It has something in this turn, and is told when that is to be submitted."""
         self._filling.append(filling)
         self._groups.touch(self.group_id)
+
+    def filled(self, octets: int) -> None:
+        """What is being filled has so many octets more, or fewer."""
+        self.filled_bytes += octets
 
     def new_consumer(self) -> int:
         """See CommandSink."""
@@ -786,9 +793,10 @@ class QueueGroup(CommandSink):
 
     def _fills_on(self) -> bool:
         """Whether what comes in the next turns goes along with what is filled: the disk is busy, and it would wait for
-        the sync after that in any case. Not where other members have it on their way meanwhile, nor of many, as nobody
-        counts what they have."""
-        if len(self._filling) > _MOST_FILLING or not self._journal.is_writing or not self._member.is_leader:
+        the sync after that in any case. Not where other members have it on their way meanwhile, nor when it is much."""
+        if not self._journal.is_writing or not self._member.is_leader:
+            return False
+        if len(self._filling) > _MOST_FILLING or self.filled_bytes > _MOST_FILLED_BYTES:
             return False
         return self.guest is None and len(self.all_members()) == 1
 

@@ -22,6 +22,7 @@ cdef class ChunkWriter(WriteGroup):
     cdef ChunkBuilder _builder
     cdef list _receipts
     cdef Receipt _last
+    cdef Py_ssize_t _octets
 
     cpdef int publish(self, Message message, list queues, object receipt, bint is_again, long long now) except -1
     @cython.locals(builder=ChunkBuilder, content=bytes, has_headers=int, octets=Py_ssize_t, waiting=Receipt)

@@ -8,6 +8,7 @@ Applied is committed: a majority of the members has the chunk on its disks.
 Invariants:
 1. Messages are in the stream in the order in which they were published here.
 2. Every receipt of a chunk is complete once, with what became of the chunk.
+3. What it has in hand is counted in the group's `filled_bytes`.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class ChunkWriter(WriteGroup):
         self._builder = ChunkBuilder(filter_bytes)
         self._receipts: list[Receipt] = []
         self._last: Receipt | None = None
+        self._octets = 0  # of the records in hand
 
     def resize_filter(self, filter_bytes: int) -> None:
         """Chunks to come have filters of this size."""
@@ -110,6 +112,8 @@ class ChunkWriter(WriteGroup):
             waiting.expect()
             self._receipts.append(waiting)
             self._last = waiting
+        self._group.filled(octets - self._octets)
+        self._octets = octets
         if octets >= _CHUNK_BYTES:
             self.seal()
         return _TAKEN
@@ -128,6 +132,8 @@ class ChunkWriter(WriteGroup):
         if not self._builder.records:
             return
         octets = self._builder.seal()
+        self._group.filled(-self._octets)
+        self._octets = 0
         receipts, self._receipts, self._last = self._receipts, [], None
         for receipt in receipts:
             receipt.close()

@@ -103,18 +103,48 @@ def test_a_chunk_is_no_longer_for_that(driver: NodeDriver) -> None:
     assert max(records for _, records in chunks(driver)) == 3
 
 
-def test_many_streams_are_not_held(driver: NodeDriver) -> None:
-    """Nobody counts what they have in hand."""
-    client = a_stream(driver)
-    names = [f"s{number}" for number in range(5)]
-    client.send(1, *[declare(name) for name in names])
-    driver.settle()
-    for count, held in ((4, True), (5, False)):
-        job = busy(driver, client)
-        before = driver.queue("s").group.backlog_bytes()
-        client.send_octets(b"".join(publish_octets(1, name, b"x" * 1000) for name in names[:count]))
-        driver.turn()
-        assert (driver.queue("s").group.backlog_bytes() - before < 1000) == held
-        driver.synced(job)
+def many(driver: NodeDriver, client: Client, count: int) -> list[str]:
+    """The names of so many streams that are declared."""
+    names = [f"s{number}" for number in range(count)]
+    for name in names:
+        client.send(1, declare(name))
         driver.settle()
-    assert [len(chunks(driver, name)) for name in names] == [2, 2, 2, 2, 1]
+    return names
+
+
+def fill(driver: NodeDriver, client: Client, names: list[str], size: int) -> None:
+    """One message for each stream, in a turn."""
+    client.send_octets(b"".join(publish_octets(1, name, b"x" * size) for name in names))
+    driver.turn()
+
+
+@pytest.mark.parametrize(
+    ("streams", "size", "are_held"), [(100, 1000, True), (256, 1, True), (257, 1, False), (60, 20_000, False)]
+)
+def test_many_streams_are_held_as_long_as_it_is_not_much(
+    driver: NodeDriver, streams: int, size: int, are_held: bool
+) -> None:
+    client = a_stream(driver)
+    names = many(driver, client, streams)
+    job = busy(driver, client)
+    fill(driver, client, names, size)
+    fill(driver, client, names, size)
+    driver.synced(job)
+    driver.settle()
+    assert confirmed(client)[-1] == 1 + 2 * streams
+    assert {len(chunks(driver, name)) for name in names} == {1 if are_held else 2}
+
+
+def test_what_is_held_of_many_is_counted_and_gone_afterwards(driver: NodeDriver) -> None:
+    """Publishers wait when it is too much."""
+    client = a_stream(driver)
+    names = many(driver, client, 100)
+    job = busy(driver, client)
+    group = driver.queue("s").group
+    before = group.backlog_bytes()
+    fill(driver, client, names, 1000)
+    assert group.filled_bytes > 100 * 1000
+    assert group.backlog_bytes() == before + group.filled_bytes
+    driver.synced(job)
+    driver.settle()
+    assert (group.filled_bytes, group.backlog_bytes()) == (0, 0)
