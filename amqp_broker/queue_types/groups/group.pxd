@@ -86,8 +86,8 @@ cdef class QueueGroup(CommandSink):
     cdef bint _fills_on(self) except -1
     cdef bint _let_settling_rest(self, long long now) except -1
     @cython.locals(member=MemberState)
-    cdef bint _send(self, object leader, bytes batch, long long now) except -1
-    cdef bint _propose(self, bytes batch, long long now) except -1
+    cdef bint _send(self, object leader, bytes batch, object made, long long now) except -1
+    cdef bint _propose(self, bytes batch, object made, long long now) except -1
     cdef bint _has_waited(self, long long now) except -1
     @cython.locals(commands=list)
     cdef void _do_chores(self, long long now) except *

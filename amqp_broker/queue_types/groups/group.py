@@ -47,6 +47,7 @@ from queues.effects import (
 )
 from queues.pager import Pager
 from queues.quorum.commands import (
+    Batch,
     Command,
     Detach,
     Dispatched,
@@ -454,7 +455,7 @@ class QueueGroup(CommandSink):
                 raise PeerProtocolError(f"{node} sends a batch of '{origin}' for queue group {self.group_id}")
             if self._serving and node in self._serving and begins_with_opening(payload):
                 payload = self._as_wanted(payload)
-            self._propose(payload, now)
+            self._propose(payload, None, now)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
 
@@ -650,6 +651,7 @@ class QueueGroup(CommandSink):
         self._growing.pop(queue_id, None)
         if wake is not None:
             self._growing[queue_id] = wake
+        self.machine.tell_growth(queue_id, wake is not None)
 
     def _wake_watchers(self) -> None:
         for queue_id, wake in list(self._watchers.items()):
@@ -779,14 +781,14 @@ class QueueGroup(CommandSink):
             if newest > self.stream.session:  # of an earlier run, when the clock was ahead of what it is now
                 self._reopen(self._session_above(newest, now))
             self.stream.resend()
-        batches = self.stream.take_batches()
+        batches = self.stream.take()
         if not batches:
             return
         if not self._is_waiting:
             self._progress_at = now
         self._is_waiting = True
         for batch in batches:
-            if not self._send(leader, batch, now):
+            if not self._send(leader, batch.octets, batch.made, now):
                 self.stream.resend()
                 self._rests_until = now + _REST_MS
                 return
@@ -814,15 +816,16 @@ class QueueGroup(CommandSink):
         self._rested_until = self._rested_from + self.rest_ms
         return True
 
-    def _send(self, leader: str, batch: bytes, now: int) -> bool:
+    def _send(self, leader: str, batch: bytes, made: Batch | None, now: int) -> bool:
         member = self._member
         if member.is_leader:
-            return self._propose(batch, now)
+            return self._propose(batch, made, now)
         return self._groups.send_batch(leader, self.group_id, batch)
 
-    def _propose(self, batch: bytes, now: int) -> bool:
-        """A batch, of whatever node, becomes an entry of this node's log. It is measured how long that takes."""
-        if not self.machine.propose(self.raft, batch, now):
+    def _propose(self, batch: bytes, made: Batch | None, now: int) -> bool:
+        """A batch, of whatever node, becomes an entry of this node's log. It is measured how long that takes. made:
+        what it holds, where it is this node's own and that is known."""
+        if not self.machine.propose(self.raft, batch, now, made):
             return False
         if self._groups.timings is not None:
             self._timed.append((self.raft.last_index, self._groups.timed_now()))

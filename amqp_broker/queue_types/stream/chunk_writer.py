@@ -23,8 +23,8 @@ from queues.message import Message
 from queues.outcomes import PublishOutcome
 from queues.quorum.session import BATCH_BYTES
 from queues.receipts import LetterReceipt, Receipt
+from queues.stream.append_chunk import AppendChunk
 from queues.stream.chunk import ChunkBuilder
-from queues.stream.commands import AppendChunk
 from queues.stream.record import OFFSET_HEADER, PARTITION_HEADER, hash_of
 from queues.write_group import WriteGroup
 
@@ -131,7 +131,7 @@ class ChunkWriter(WriteGroup):
         """The chunk is whole: it goes to the log."""
         if not self._builder.records:
             return
-        octets = self._builder.seal()
+        chunk = self._builder.take()
         self._group.filled(-self._octets)
         self._octets = 0
         receipts, self._receipts, self._last = self._receipts, [], None
@@ -142,7 +142,8 @@ class ChunkWriter(WriteGroup):
                 receipt.complete(Refusal.NO_QUEUE)
             return
         self._queue.prepare()
-        self._group.submit(AppendChunk(self._queue.queue_id, octets), _ChunkReceipt(receipts) if receipts else None)
+        command = AppendChunk(self._queue.queue_id, chunk.octets, None, chunk)
+        self._group.submit(command, _ChunkReceipt(receipts) if receipts else None)
 
 
 assert VALUE.encode().startswith(_STREAM_KEY)

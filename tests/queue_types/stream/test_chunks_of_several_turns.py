@@ -148,3 +148,23 @@ def test_what_is_held_of_many_is_counted_and_gone_afterwards(driver: NodeDriver)
     driver.synced(job)
     driver.settle()
     assert (group.filled_bytes, group.backlog_bytes()) == (0, 0)
+
+
+def test_the_node_does_not_read_again_what_it_has_packed(driver: NodeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others do, and so does a start."""
+    client = a_stream(driver)
+    client.send(1, methods.ConfirmSelect(False))
+    publish(driver, client, b"makes it")
+    driver.settle()
+
+    def read(data: bytes, addresses: object) -> None:
+        raise AssertionError("a batch of this node's own is decoded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("queues.quorum.machine.decode_batch", read)
+        publish(driver, client, b"1", b"2")
+        driver.settle()
+    assert confirmed(client)[-1] == 3
+    before = chunks(driver)
+    driver.crash()
+    assert chunks(driver) == before == [(0, 1), (1, 2)]

@@ -56,6 +56,7 @@ __all__ = ["tiny_pages"]
 
 def test_chunks_get_offsets_in_the_order_of_the_log() -> None:
     group, node = one_stream()
+    group.members[0].machine.tell_growth(STREAM, True)
     effects = node.send(AppendChunk(STREAM, chunk_of(b"a", b"b")), AppendChunk(STREAM, chunk_of(b"c")))
     assert effects == [Grown(STREAM, 2), Grown(STREAM, 3), Confirmed(node.session, 2, 3, ())]
     assert list(records(stream_of(group.members[0]), 1)) == [(1, b"b"), (2, b"c")]
@@ -95,6 +96,7 @@ def test_the_own_node_is_told_nothing_before_it_has_a_session() -> None:
     group, _ = one_stream()
     append(group, b"a")
     member = Member("other")
+    member.machine.tell_growth(STREAM, True)
     assert of_type(member.apply(group.log), Grown) == []
 
 
@@ -174,9 +176,21 @@ def test_new_settings_count_at_once_and_can_be_taken_back() -> None:
     assert stream_of(member).first == first
 
 
+def test_who_does_not_listen_is_not_told_that_a_stream_has_grown() -> None:
+    """Most have no readers at a node, and there may be very many of them in an entry."""
+    group, node = one_stream()
+    machine = group.members[0].machine
+    told = []
+    for is_wanted in (False, True, False):
+        machine.tell_growth(STREAM, is_wanted)
+        told.append(of_type(node.send(AppendChunk(STREAM, chunk_of(b"a"))), Grown))
+    assert told == [[], [Grown(STREAM, 2)], []]
+
+
 def test_trim_never_goes_back_nor_beyond_the_end() -> None:
     group, node = one_stream()
     member = group.members[0]
+    member.machine.tell_growth(STREAM, True)
     for number in range(30):
         append(group, b"%04d" % number)
     for to, first in ((7, 7), (3, 7), (8, 8), (1_000, 30), (0, 30)):
