@@ -57,6 +57,7 @@ cdef class Execution(Sink):
     cdef void _append(self, Origin origin, unsigned long long sequence, AppendChunk command) except *
     @cython.locals(state=GroupState, heap=list, queue=QuorumQueue)
     cdef int _run_due(self) except -1
+    cdef int _tell_growth(self, object stream) except -1
     cdef int _watch(self, QuorumQueue queue) except -1
     @cython.locals(clock="long long")
     cdef int _watch_touched(self, QuorumQueue queue) except -1

@@ -447,8 +447,12 @@ class Execution(Sink):
         if self.captures:
             self._is_to_change(command.queue_id)
         chunk = command.read
-        stream.append(Chunk(command.chunk, is_sound=True) if chunk is None else chunk, self.state.clock, command.place)
-        self._watch_stream(stream)
+        if chunk is None:
+            chunk = Chunk(command.chunk, is_sound=True)
+        if stream.append(chunk, self.state.clock, command.place):
+            self._watch_stream(stream)
+        else:
+            self._tell_growth(stream)
         if stream.followers:
             self._follow(stream)
 
@@ -589,12 +593,16 @@ class Execution(Sink):
             self._watch_at(queue.queue_id, max(1, self.state.clock))
 
     def _watch_stream(self, stream: Stream) -> None:
-        """The same for a stream in which something has happened; and the own node is told of that, if it listens. What
-        retention has taken is given back in slices."""
+        """The same for a stream in which something has happened; and the own node is told of that. What retention has
+        taken is given back in slices."""
         if stream.log.is_letting_go and stream.queue_id not in self._discarding:
             self._discard_with(stream.queue_id, stream.log.letting_go())
         self._watch_at(stream.queue_id, stream.due_at(self.state.clock))
-        if self.own_session and stream.queue_id in self.listened:
+        self._tell_growth(stream)
+
+    def _tell_growth(self, stream: Stream) -> None:
+        """The own node is told, if it listens."""
+        if self.listened and self.own_session and stream.queue_id in self.listened:
             self.effects.append(Grown(stream.queue_id, stream.next))
 
     def _watch_touched(self, queue: QuorumQueue) -> None:

@@ -117,8 +117,7 @@ class ChunkBuilder:
         are."""
         buffer = self._buffer
         size = buffer.length
-        with buffer.view() as view, view[_HEAD_BYTES:] as packed:
-            checksum: int = crc32(packed)
+        checksum: int = crc32(memoryview(buffer.data)[_HEAD_BYTES:size])
         buffer.set_u16(0, VERSION << 8)
         buffer.set_u32(_RECORDS_AT, self.records)
         buffer.set_u32(_RECORDS_AT + 4, size - _HEAD_BYTES)

@@ -10,3 +10,6 @@ cdef class Stored:
     cdef readonly Chunk chunk
 
     cpdef Stored apart(self)
+
+@cython.locals(stored=Stored)
+cdef Stored _make_stored(unsigned long long first, long long time, Chunk chunk)

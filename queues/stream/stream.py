@@ -84,24 +84,27 @@ class Stream:
         """The offset that the next message gets."""
         return self.log.next
 
-    def append(self, chunk: Chunk, clock: int, place: Place | None = None) -> None:
+    def append(self, chunk: Chunk, clock: int, place: Place | None = None) -> bool:
         """A chunk with octets of its own, checked before, which may lie on the disk. What its producers have published
-        before is left out: the rest is another chunk."""
+        before is left out: the rest is another chunk. Returns whether there is a new mark, so that `due_at` may be
+        another time than before, and something may be gone."""
         runs = chunk.runs
         if runs:
             known = self._known(chunk)
             if known:
                 rest = chunk.without(known, self.settings.filter_bytes)
                 if rest is None:
-                    return
+                    return False
                 chunk, place = Chunk(rest, is_sound=True), None
                 runs = chunk.runs
         log = self.log
         first = log.append(clock, chunk) if place is None else log.append_placed(clock, chunk, place)
         for run in runs:
             self._remember(run, first)
-        if self.marks.add(first, clock, len(chunk.octets), self._step):
-            self.retain(clock)
+        if not self.marks.add(first, clock, len(chunk.octets), self._step):
+            return False
+        self.retain(clock)
+        return True
 
     def _known(self, chunk: Chunk) -> list[Run]:
         """The parts of a chunk that were published before."""

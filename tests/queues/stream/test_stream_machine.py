@@ -19,6 +19,7 @@ from queues.quorum.commands import (
     encode_batch,
     encode_leader_batch,
 )
+from queues.quorum.placement import has_chunk_of
 from queues.quorum.session import OwnStream
 from queues.stream.commands import (
     AppendChunk,
@@ -373,3 +374,28 @@ def test_what_groups_are_refused() -> None:
     assert refusal(JoinGroup(STREAM, "one more", 2, 0)) is Refusal.FULL
     assert refusal(SeekGroup(STREAM, "one more", 0)) is Refusal.FULL
     assert len(stream_of(group.members[0]).groups) == MOST_GROUPS
+
+
+@pytest.mark.parametrize(("sizes", "is_found"), [((10, 50), False), ((10, 4000, 10), True), ((), False)])
+def test_a_large_chunk_is_found_among_small_ones(sizes: tuple[int, ...], is_found: bool) -> None:
+    commands = [AppendChunk(STREAM, chunk_of(b"x" * size)) for size in sizes]
+    data = encode_batch(Batch(1, "n1", 1, 1, 0, [DropQueue(1), Trim(STREAM, 2), *commands]))
+    assert has_chunk_of(data, 4000) == is_found
+    if is_found:
+        assert has_chunk_of(data, len(commands[1].chunk))
+        assert not has_chunk_of(data, len(commands[1].chunk) + 1)
+
+
+def test_a_stream_that_grows_is_due_when_its_oldest_chunks_are_too_old() -> None:
+    """Looked at when there is a new mark, and not with every chunk."""
+    group, _ = one_stream(StreamSettings(max_age=6_400))
+    member = group.members[0]
+    for _ in range(300):
+        append(group, b"x")
+        group.advance(10)
+        stream = stream_of(member)
+        due = stream.due_at(group.now)
+        deadline = member.machine.next_deadline()
+        assert not due or (deadline is not None and deadline <= due)
+    group.advance(20_000)
+    assert stream_of(member).first == 290  # where the newest mark is
