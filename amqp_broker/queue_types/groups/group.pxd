@@ -10,7 +10,8 @@ from storage.journal cimport Journal
 from raft.member_state cimport MemberState
 
 cdef long long _RESEND_MS, _REST_MS, _NEVER
-cdef Py_ssize_t _MOST_FILLING, _MOST_FILLED_BYTES
+cdef Py_ssize_t _MOST_FILLING, _MOST_FILLED_BYTES, _SMALL_CHUNK_BYTES, _MOST_GATHERED
+cdef long long _GATHER_MS
 
 cdef class QueueGroup(CommandSink):
     cdef dict __dict__  # tests put themselves in front of methods
@@ -63,6 +64,7 @@ cdef class QueueGroup(CommandSink):
     cdef dict _growing
     cdef list _filling
     cdef readonly Py_ssize_t filled_bytes
+    cdef Py_ssize_t _gathered
     cdef object _timed
     cdef unsigned long long _sampled
     cdef long long _sampled_at
@@ -83,6 +85,7 @@ cdef class QueueGroup(CommandSink):
     cpdef void absorb_effects(self, list effects, long long now) except *
     @cython.locals(batches=list, filling=list, member=MemberState)
     cpdef void end_turn(self, long long now) except *
+    @cython.locals(count=Py_ssize_t)
     cdef bint _fills_on(self) except -1
     cdef bint _let_settling_rest(self, long long now) except -1
     @cython.locals(member=MemberState)

@@ -95,6 +95,11 @@ _REST_MS = 50
 #: So many chunks at most are filled for longer than a turn, as all of them are submitted in one; and so many octets.
 _MOST_FILLING = 256
 _MOST_FILLED_BYTES = 4 * BATCH_BYTES
+#: While the disk has nothing to do, chunks of so many octets and less wait for more of a client that is being read, for
+#: so many turns, and for so long without one, milliseconds.
+_SMALL_CHUNK_BYTES = 2048
+_MOST_GATHERED = 4
+_GATHER_MS = 1
 #: How much of the time that entries take is what the newest took.
 _NEWEST_SHARE = 0.125
 # Names as integers of this module, which a compiled one compares in C.
@@ -247,6 +252,7 @@ class QueueGroup(CommandSink):
         self._growing: dict[int, Callable[[], None]] = {}
         self._filling: list[Filling] = []
         self.filled_bytes = 0
+        self._gathered = 0  # turns
         self._timed: deque[tuple[int, float]] = deque()  # (index, when it was proposed), where timings are taken
         self._sampled = self._sampled_at = 0  # an entry that is under way, 0 for none, and when it was proposed
         self.commit_ms = 0.0
@@ -754,6 +760,7 @@ class QueueGroup(CommandSink):
             self.absorb(now)
         if self._filling and not self._fills_on():
             filling, self._filling = self._filling, []
+            self._gathered = 0
             for each in filling:
                 each.seal()
         if not self._let_settling_rest(now):
@@ -795,12 +802,22 @@ class QueueGroup(CommandSink):
 
     def _fills_on(self) -> bool:
         """Whether what comes in the next turns goes along with what is filled: the disk is busy, and it would wait for
-        the sync after that in any case. Not where other members have it on their way meanwhile, nor when it is much."""
-        if not self._journal.is_writing or not self._member.is_leader:
+        the sync after that in any case; or it is little, and more comes at once. Not where other members have it on
+        their way meanwhile, nor when it is much."""
+        if not self._member.is_leader or self.guest is not None or len(self.all_members()) > 1:
             return False
-        if len(self._filling) > _MOST_FILLING or self.filled_bytes > _MOST_FILLED_BYTES:
+        count = len(self._filling)
+        if count > _MOST_FILLING or self.filled_bytes > _MOST_FILLED_BYTES:
             return False
-        return self.guest is None and len(self.all_members()) == 1
+        if self._journal.is_writing:
+            return True
+        if self._gathered >= _MOST_GATHERED or self._groups.input_until <= self.clock.now:
+            return False
+        if self.filled_bytes > count * _SMALL_CHUNK_BYTES:
+            return False
+        self._gathered += 1
+        self._groups.touch_in_next_turn(self.group_id)
+        return True
 
     def _let_settling_rest(self, now: int) -> bool:
         """Acknowledgements for which nobody waits go along with what comes next, or when they have rested for
@@ -927,6 +944,8 @@ class QueueGroup(CommandSink):
         earliest = _NEVER
         if self.machine.wants_checkpoint():  # if the one before is not on the disk yet, it is soon
             earliest = self.clock.now + _REST_MS
+        if self._gathered:
+            earliest = min(earliest, self.clock.now + _GATHER_MS)
         if self._rests_until > self.clock.now:
             earliest = min(earliest, self._rests_until)
         if self.settling and self._rested_until:

@@ -168,3 +168,63 @@ def test_the_node_does_not_read_again_what_it_has_packed(driver: NodeDriver, mon
     before = chunks(driver)
     driver.crash()
     assert chunks(driver) == before == [(0, 1), (1, 2)]
+
+
+def test_small_chunks_wait_for_more_of_a_client_that_is_being_read(driver: NodeDriver) -> None:
+    """The disk has nothing to do: what one read brings for many streams is a message or two for each."""
+    client = a_stream(driver)
+    names = many(driver, client, 3)
+    client.send(1, methods.ConfirmSelect(False))
+    driver.settle()
+    for _ in range(3):
+        driver.node.input_goes_on(True, driver.now)
+        fill(driver, client, names, 10)
+    driver.turn()  # of a sync of others
+    assert confirmed(client) == []
+    assert driver.node.take_sync() is None
+    driver.node.input_goes_on(False, driver.now)  # a read that was not full: there is nothing to wait for
+    fill(driver, client, names, 10)
+    driver.settle()
+    assert confirmed(client)[-1] == 12
+    assert [chunks(driver, name) for name in names] == [[(0, 4)]] * 3
+
+
+def test_they_wait_for_a_few_turns_at_most(driver: NodeDriver) -> None:
+    client = a_stream(driver)
+    names = many(driver, client, 3)
+    for _ in range(10):
+        driver.node.input_goes_on(True, driver.now)
+        fill(driver, client, names, 10)
+        if (job := driver.node.take_sync()) is not None:
+            driver.synced(job)
+    assert {len(chunks(driver, name)) for name in names} == {2}
+    assert chunks(driver, names[0])[0] == (0, 5)
+
+
+def test_they_do_not_wait_for_who_says_nothing_more(driver: NodeDriver) -> None:
+    """It may be paused, or gone: a deadline has them submitted."""
+    client = a_stream(driver)
+    client.send(1, methods.ConfirmSelect(False))
+    driver.settle()
+    driver.node.input_goes_on(True, driver.now)
+    publish(driver, client, b"1")
+    assert driver.queue("s").group.filled_bytes > 0
+    driver.wait(2)
+    assert driver.queue("s").group.filled_bytes == 0
+    driver.settle()
+    assert confirmed(client)[-1] == 1
+
+
+def test_what_is_expected_and_does_not_come_is_forgotten(driver: NodeDriver) -> None:
+    client = a_stream(driver)
+    driver.node.input_goes_on(True, driver.now)
+    driver.wait(5)
+    publish(driver, client, b"1")
+    assert driver.queue("s").group.filled_bytes == 0
+
+
+def test_longer_chunks_do_not_wait(driver: NodeDriver) -> None:
+    client = a_stream(driver)
+    driver.node.input_goes_on(True, driver.now)
+    publish(driver, client, b"x" * 4000)
+    assert driver.queue("s").group.filled_bytes == 0
