@@ -98,6 +98,7 @@ cdef class Node:
     cdef long long _sync_began
     cdef long long _relief_rests_until
 
+    cpdef void input_goes_on(self, bint is_more, long long now) except *
     @cython.locals(store=MessageStore, position="long long", batch=Batch)
     cpdef object take_sync(self)
     cdef int _count_sync(self, object job) except -1

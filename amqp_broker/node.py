@@ -681,6 +681,11 @@ class Node:
         if self._parked_answers:
             self.answers.synced(position)
 
+    def input_goes_on(self, is_more: bool, now: int) -> None:
+        """A read of much was handled. is_more: it was as much as one may take, so that there is more of that client,
+        which is read in the next turn, or behind others."""
+        self.groups.input_goes_on(is_more, now)
+
     def sync_age(self) -> int:
         """For how long the sync that is running has been running, milliseconds; 0 when there is none."""
         return int(self.clock.now - self._sync_began) if self._is_syncing else 0

@@ -178,8 +178,8 @@ class QueueGone(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """On every member, of its streams: something was appended, or taken from the beginning. next: the offset that the
-    next message gets."""
+    """On every member, of its streams to which it listens: something was appended, or taken from the beginning. next:
+    the offset that the next message gets."""
 
     queue_id: int
     next: int

@@ -24,7 +24,7 @@ cdef class TcpTransport(Watched):
     cdef Py_ssize_t output_pause
     cdef bint is_reading
     cdef bint is_watched
-    cdef Py_ssize_t read_bytes
+    cdef public Py_ssize_t read_bytes
     cdef bint is_bulky
     cdef Py_ssize_t reads
     cdef bint is_late

@@ -205,9 +205,11 @@ class TcpTransport(Watched):
     def _read_bulk(self, count: int, nbytes: int) -> None:
         """Much has come: handle it, and see to it that the next read takes neither long nor many calls."""
         self.is_bulky = True
+        driver = self.driver
         began = monotonic_time()
         if self._handle(count + nbytes):
-            self.driver.wants_turn()
+            driver.wants_turn()
+        driver.node.input_goes_on(nbytes >= self.read_bytes, driver.now())
         took = monotonic_time() - began
         if took > _LONG_S:
             self.read_bytes = max(_BULK_BYTES, self.read_bytes // 2)

@@ -3,11 +3,12 @@ from amqp_broker.octets.buffer cimport Buffer
 from queues.message cimport Message
 from queues.page cimport AddressBook, put_message
 from queues.queue cimport Queue
+from queues.stream.append_chunk cimport AppendChunk, get_append, put_append
 from queues.wire.reader cimport Reader, octets_of
 from queues.wire.traffic cimport get_enqueue, get_settle, put_enqueue, put_settle
 
 cdef int _OPEN_QUEUE, _DROP_QUEUE, _ENQUEUE, _SETTLE, _ATTACH, _DETACH, _PREFETCH, _GET, _PURGE
-cdef int _TICK, _NODE_DOWN, _DISPATCHED, _STREAMS, _OPEN_EXTENDED, _SETTLE_FAILED
+cdef int _TICK, _NODE_DOWN, _DISPATCHED, _STREAMS, _APPEND_CHUNK, _OPEN_EXTENDED, _SETTLE_FAILED
 cdef object _FAIL
 cdef Py_ssize_t _HEAD_BYTES
 cdef int _VERSION, _WITH_STREAMS

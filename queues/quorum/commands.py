@@ -33,6 +33,7 @@ from queues.quorum.cursor_commands import OpenCursor
 from queues.quorum.lease_commands import LeaseCommand
 from queues.quorum.settings import QuorumSettings, get_settings, put_settings
 from queues.stream import commands as stream_commands
+from queues.stream.append_chunk import AppendChunk
 from queues.stream.commands import STREAM_COMMANDS, StreamCommand
 from queues.wire.codec import FLAG, NAME, U32, U64, Codec, Field, codec_of, readers_of, writers_of
 from queues.wire.reader import U64_MAX, Reader, octets_of
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from queues.queue import Queue
 
 if not cython.compiled:
+    from queues.stream.append_chunk import get_append, put_append
     from queues.wire.traffic import get_enqueue, get_settle, put_enqueue, put_settle
 
 VERSION = 2
@@ -71,6 +73,7 @@ LEADERS_FIRST, LEADERS_LAST = _TICK, _DISPATCHED
 #: From here on kinds are those of queues/stream/commands.py, of cursor_commands.py, and the two below; those between
 #: are the leader's.
 _STREAMS = stream_commands.OPEN_STREAM
+_APPEND_CHUNK = stream_commands.APPEND_CHUNK
 #: OpenQueue with settings that are extended, and Settle with How.FAIL.
 _OPEN_EXTENDED = 40
 _SETTLE_FAILED = 41
@@ -205,6 +208,10 @@ def put_command(buffer: Buffer, command: Command) -> None:
         buffer.put_u8(_SETTLE_FAILED if command.how is _FAIL else _SETTLE)
         buffer.put_u32(0)
         put_settle(buffer, command)
+    elif type(command) is AppendChunk:
+        buffer.put_u8(_APPEND_CHUNK)
+        buffer.put_u32(0)
+        put_append(buffer, command)
     else:
         kind, put = _WRITERS[type(command)]
         buffer.put_u8(_OPEN_EXTENDED if _is_extended(command) else kind)
@@ -350,6 +357,8 @@ def _get_commands(
             raise reader.fail(f"command {kind}: leaders and nodes have different ones, or a newer version wrote it")
         if kind == _ENQUEUE:
             commands.append(get_enqueue(fields, addresses))
+        elif kind == _APPEND_CHUNK:
+            commands.append(get_append(fields))
         else:
             commands.append(get_command(fields, kind))
         fields.finish()

@@ -6,6 +6,8 @@ from queues.effects cimport make_delivered
 from queues.quorum.letters cimport Letters
 from queues.quorum.queue cimport QuorumQueue, Sink
 from queues.quorum.state cimport GroupState, Origin
+from queues.stream.append_chunk cimport AppendChunk
+from queues.stream.chunk cimport Chunk
 from queues.wire.traffic cimport Enqueue, Settle
 
 cdef class Execution(Sink):
@@ -18,6 +20,7 @@ cdef class Execution(Sink):
     cdef public list dropped
     cdef public list captures
     cdef public dict feeds
+    cdef readonly dict listened
     cdef dict _discarding
     cdef dict _left
     cdef long long _left_count
@@ -50,8 +53,11 @@ cdef class Execution(Sink):
     cdef int _enqueue(self, Origin origin, unsigned long long sequence, Enqueue command) except -1
     @cython.locals(consumer=QuorumConsumer, queue=QuorumQueue)
     cdef int _settle(self, Origin origin, unsigned long long sequence, Settle command) except -1
+    @cython.locals(chunk=Chunk)
+    cdef void _append(self, Origin origin, unsigned long long sequence, AppendChunk command) except *
     @cython.locals(state=GroupState, heap=list, queue=QuorumQueue)
     cdef int _run_due(self) except -1
+    cdef int _tell_growth(self, object stream) except -1
     cdef int _watch(self, QuorumQueue queue) except -1
     @cython.locals(clock="long long")
     cdef int _watch_touched(self, QuorumQueue queue) except -1

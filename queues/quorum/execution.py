@@ -58,6 +58,8 @@ from queues.quorum.letters import Letters
 from queues.quorum.queue import QuorumQueue, Sink
 from queues.quorum.state import GroupState, Notice, NoticeKind, Origin
 from queues.stream import execution as stream_execution
+from queues.stream.append_chunk import AppendChunk
+from queues.stream.chunk import Chunk
 from queues.stream.commands import STREAM_COMMANDS, OpenStream
 from queues.stream.stream import Stream
 from queues.wire.reader import U64_MAX
@@ -75,7 +77,8 @@ class Execution(Sink):
     again after a restart: nobody is there any more to whom that could be told). feeds: of nodes that are no members, by
     their names, on the member that leads. has_guests: there may be such. dropped: ids of what is gone, whose files go
     as a whole; dropped_bytes: octets of streams among it. on_discarding: is called when there is something for
-    `discard_some` that no effect tells of. captures: those of this state that are open."""
+    `discard_some` that no effect tells of. captures: those of this state that are open. listened: streams of which the
+    own node wants to know when they have grown."""
 
     def __init__(self, own_node: str, pager: Pager) -> None:
         self.own_node = own_node
@@ -87,6 +90,7 @@ class Execution(Sink):
         self.dropped: list[int] = []
         self.captures: list[Capture] = []
         self.feeds: dict[str, Feed] = {}
+        self.listened: dict[int, None] = {}
         self._discarding: dict[int, Iterator[None]] = {}
         self._left: dict[int, GroupState] = {}  # states that are none any more, by numbers below 0 of `_discarding`
         self._left_count = 0
@@ -168,6 +172,8 @@ class Execution(Sink):
                 self._enqueue(origin, sequence, command)
             elif type(command) is Settle:
                 self._settle(origin, sequence, command)
+            elif type(command) is AppendChunk:
+                self._append(origin, sequence, command)
             else:
                 self._concerns_all = True
                 self._handlers[type(command)](origin, sequence, command)
@@ -432,6 +438,24 @@ class Execution(Sink):
                     self._is_to_change(cursor.queue_id)
         self.state.link()
 
+    def _append(self, origin: Origin, sequence: int, command: AppendChunk) -> None:
+        self._concerns_all = True
+        stream = self.state.streams.get(command.queue_id)
+        if stream is None:
+            self._tell(origin, NoticeKind.REFUSED, sequence, Refusal.NO_QUEUE)
+            return
+        if self.captures:
+            self._is_to_change(command.queue_id)
+        chunk = command.read
+        if chunk is None:
+            chunk = Chunk(command.chunk, is_sound=True)
+        if stream.append(chunk, self.state.clock, command.place):
+            self._watch_stream(stream)
+        else:
+            self._tell_growth(stream)
+        if stream.followers:
+            self._follow(stream)
+
     def _follow(self, stream: Stream) -> None:
         """Something has happened in a stream that has queues over it."""
         clock = self.state.clock
@@ -574,7 +598,11 @@ class Execution(Sink):
         if stream.log.is_letting_go and stream.queue_id not in self._discarding:
             self._discard_with(stream.queue_id, stream.log.letting_go())
         self._watch_at(stream.queue_id, stream.due_at(self.state.clock))
-        if self.own_session:
+        self._tell_growth(stream)
+
+    def _tell_growth(self, stream: Stream) -> None:
+        """The own node is told, if it listens."""
+        if self.listened and self.own_session and stream.queue_id in self.listened:
             self.effects.append(Grown(stream.queue_id, stream.next))
 
     def _watch_touched(self, queue: QuorumQueue) -> None:

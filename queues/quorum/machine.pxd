@@ -23,7 +23,7 @@ cdef class QueueGroupMachine:
     cpdef object take_concerned(self)
     cpdef bint wants_checkpoint(self) except -1
     @cython.locals(data=bytes)
-    cpdef bint propose(self, object log, object batch, long long now) except -1
+    cpdef bint propose(self, object log, object batch, long long now, object made=*) except -1
     @cython.locals(effects=list)
     cpdef list take_effects(self)
     cpdef object next_deadline(self)

@@ -133,7 +133,7 @@ class QueueGroupMachine:
         for place in places:
             command = batch.commands[place.number]
             assert isinstance(command, AppendChunk)
-            batch.commands[place.number] = command._replace(place=place)
+            batch.commands[place.number] = command.placed(place)
         self._execution.run(batch)
         self.placer.settle(places)
 
@@ -247,15 +247,20 @@ class QueueGroupMachine:
 
     # -- the leader ----------------------------------------------------------------------------------------------------
 
-    def propose(self, log: Log, batch: bytes | memoryview, now: int) -> bool:
+    def propose(self, log: Log, batch: bytes | memoryview, now: int, made: Batch | None = None) -> bool:
         """A node's batch, or an own one of the leader, with the time put in (a view of a frame will do: it is copied
-        once). False: this member does not lead, or hands over. Raises Malformed for what is no batch: nothing was
-        proposed then; and ValueError for what is too large for the log.
+        once). made: what it holds, where this node has just made it of that: it is not read again. False: this member
+        does not lead, or hands over. Raises Malformed for what is no batch: nothing was proposed then; and ValueError
+        for what is too large for the log.
 
         What was read to check it is kept for `apply`, so that a leader reads every batch once.
         """
         data = with_time(batch, now)
-        read = decode_batch(data, self.pager.addresses)
+        if made is None:
+            read = decode_batch(data, self.pager.addresses)
+        else:
+            _, origin, session, first, seen, commands = made
+            read = Batch(now, origin, session, first, seen, list(commands))
         if not log.propose(data):
             return False
         self._proposed[log.last_index] = (data, read)
@@ -286,6 +291,13 @@ class QueueGroupMachine:
         """Nodes that are no members use the group from now on: the leader is told of whoever gives a queue that is
         there other settings (QueueOpened)."""
         self._execution.has_guests = True
+
+    def tell_growth(self, queue_id: int, is_wanted: bool) -> None:
+        """Whether the own node is told when a stream has more (Grown)."""
+        if is_wanted:
+            self._execution.listened[queue_id] = None
+        else:
+            self._execution.listened.pop(queue_id, None)
 
     def open_feed(self, node: str, heard: Heard) -> None:
         """On the member that leads: another node, which is no member, hears the effects of its session from where it

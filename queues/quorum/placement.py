@@ -20,6 +20,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+import cython
+
 from amqp_broker.octets.buffer import Buffer
 from queues.pager import Pager
 from queues.quorum.commands import VERSION_WITH_STREAMS, put_command
@@ -29,6 +31,9 @@ from queues.stream.place import Place
 from queues.wire.reader import Malformed
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation, page_path
+
+if not cython.compiled:
+    from amqp_broker.octets.buffer import get_u32
 
 _SHORT_VERSION = 1
 _SHORT_HEAD = struct.Struct(">BH")
@@ -40,6 +45,9 @@ _BEHIND_ORIGIN = struct.Struct(">QQQL")
 _COMMAND = struct.Struct(">BL")
 _STREAM = struct.Struct(">Q")
 _SUM_AT = HEAD_BYTES - 4
+# As integers of this module, which a compiled one has in C.
+_BEFORE_ORIGIN_BYTES, _BEHIND_ORIGIN_BYTES = _BEFORE_ORIGIN, _BEHIND_ORIGIN.size
+_COMMAND_BYTES, _STREAM_BYTES, _APPEND_CHUNK = _COMMAND.size, _STREAM.size, APPEND_CHUNK
 #: A sync brings the chunks of so many streams to their files at most; what others have is in the journal.
 MOST_FILES = 4
 
@@ -73,7 +81,7 @@ class ChunkPlacer:
 
     def place(self, index: int, data: bytes) -> bytes | None:
         """See Placer. Raises OSError, but not for a full disk: then the journal has it all."""
-        if data[0] != VERSION_WITH_STREAMS:
+        if data[0] != VERSION_WITH_STREAMS or not has_chunk_of(data, self.least_bytes):
             return None
         placing = self._pager.page_store.placing
         octets = memoryview(data)
@@ -169,6 +177,19 @@ class ChunkPlacer:
     def queue_ids(self) -> list[int]:
         """The queues with places that entries name which were not applied."""
         return list(dict.fromkeys(place.queue_id for places in self._placed.values() for place in places))
+
+
+def has_chunk_of(data: bytes, least_bytes: int) -> bool:
+    """Whether a batch of version VERSION_WITH_STREAMS has a chunk of so many octets: most have many smaller ones."""
+    octets, size = data, len(data)
+    at = _BEFORE_ORIGIN_BYTES + 1 + octets[_BEFORE_ORIGIN_BYTES] + _BEHIND_ORIGIN_BYTES
+    least = least_bytes + _STREAM_BYTES
+    while at + _COMMAND_BYTES <= size:
+        length = get_u32(octets, at + 1)
+        if length >= least and octets[at] == _APPEND_CHUNK:
+            return True
+        at += _COMMAND_BYTES + length
+    return False
 
 
 def _chunks_in(data: bytes) -> Iterator[_Found]:

@@ -1,13 +1,14 @@
 """OwnStream: a node's ordered stream of commands to one queue group, on the node's side.
 
-    submit -> the open batch -> take_batches -> the leader proposes -> ... -> Confirmed -> the batch is forgotten
+    submit -> the open batch -> take -> the leader proposes -> ... -> Confirmed -> the batch is forgotten
                   sent batches ---^---- resend: a new leader, or the link to it was lost
                                   ^---- reopen: the session was closed; the same commands in a new one
 
 It keeps every command until the node's own machine has applied it, so a command is applied exactly once whichever
 leaders come and go: the machine skips what it has, and what comes behind a gap.
 
-Commands are encoded once, into the batch in which they go; of each of them only its token is kept besides.
+Commands are encoded once, into the batch in which they go; of each of them only its token is kept besides, and chunks
+of streams as they are, until they are applied.
 
 Invariants:
 1. Commands have consecutive numbers from 1 within a session, in the order of `submit`.
@@ -21,13 +22,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import cython
 
 from amqp_broker.octets.buffer import Buffer
 from queues.effects import AttachRefused, Confirmed, ConsumerCancelled, Delivered, Effect, Refusal
-from queues.quorum.commands import VERSION_WITH_STREAMS, Attach, Command, Detach, Get, Prefetch
+from queues.quorum.commands import VERSION_WITH_STREAMS, Attach, Batch, Command, Detach, Get, Prefetch
+from queues.stream.append_chunk import AppendChunk
 from queues.stream.commands import OPEN_STREAM
 from queues.wire.traffic import Enqueue, Settle
 
@@ -62,12 +64,14 @@ def session_above(newest: int, time: int, random_bytes: Callable[[int], bytes]) 
     return session if session > newest else newest + 1 + int.from_bytes(random_bytes(4), "big")
 
 
-class _Batch(NamedTuple):
-    """Commands up to number `last`, encoded; they begin at `start`."""
+class OwnBatch(NamedTuple):
+    """Commands up to number `last`, encoded; they begin at `start`. made: what decoding it would give, if that is
+    known: of chunks of streams alone, which are applied as they were packed."""
 
     octets: bytes
     start: int
     last: int
+    made: Batch | None = None
 
 
 class Token(Protocol):
@@ -116,7 +120,8 @@ class OwnStream:
         self._buffer = Buffer()  # the batch that is being filled, if _filling is above 0
         self._filling = 0
         self._start = 0
-        self._batches: deque[_Batch] = deque()
+        self._chunks: list[AppendChunk] = []  # in the open batch
+        self._batches: deque[OwnBatch] = deque()
         self._tokens: deque[Token | None] = deque()
         self._changes: deque[tuple[int, Command]] = deque()  # what a new session changes, by number
         self._applied = 0
@@ -141,7 +146,7 @@ class OwnStream:
 
     @property
     def has_open(self) -> bool:
-        """Whether something was submitted since `take_batches`."""
+        """Whether something was submitted since `take`."""
         return self._filling > 0
 
     def new_consumer(self) -> int:
@@ -156,7 +161,10 @@ class OwnStream:
         put_command(buffer, command)
         if type(command) is not Enqueue and type(command) is not Settle and isinstance(command, _CHANGED):
             self._changes.append((self._applied + len(self._tokens) + 1, command))
-        return self._submitted(before, token)
+        number = self._submitted(before, token)
+        if type(command) is AppendChunk:
+            self._chunks.append(command)
+        return number
 
     def begin_batch(self) -> None:
         """What is submitted next is the first of a batch."""
@@ -196,19 +204,30 @@ class OwnStream:
         buffer.set_u32(start - 4, self._filling)
         buffer.set_u32(start - 12, self._applied >> 32)
         buffer.set_u32(start - 8, self._applied & 0xFFFFFFFF)
+        last = self._applied + len(self._tokens)
+        made: Batch | None = None
+        if self._chunks:
+            if len(self._chunks) == self._filling:
+                first = last - self._filling + 1
+                made = Batch(0, self.origin, self.session, first, self._applied, cast("list[Command]", self._chunks))
+            self._chunks = []
         self._filling = 0
-        self._batches.append(_Batch(buffer.take(), start, self._applied + len(self._tokens)))
+        self._batches.append(OwnBatch(buffer.take(), start, last, made))
 
     def take_batches(self) -> list[bytes]:
+        """The octets of what `take` gives."""
+        return [batch.octets for batch in self.take()]
+
+    def take(self) -> list[OwnBatch]:
         """What was not sent yet, as batches for the leader, who puts in the time (`with_time`). The first of a session
         goes even when it is empty: it opens it, and closes the one before."""
         if self._filling:
             self._seal()
-        batches = [self._batches[place].octets for place in range(self._sent, len(self._batches))]
+        batches = [self._batches[place] for place in range(self._sent, len(self._batches))]
         if not batches and not self._is_announced:
             buffer = Buffer()
             put_batch_head(buffer, 0, self.origin, self.session, self._applied + 1, self._applied)
-            batches.append(buffer.take())
+            batches.append(OwnBatch(buffer.take(), 0, self._applied))
         self._sent = len(self._batches)
         self._is_announced = True
         return batches
@@ -308,7 +327,7 @@ class OwnStream:
         """The octets of each; itself, if it speaks of a consumer; and its token."""
         found: list[tuple[bytes, Command | None, Token | None]] = []
         changes = dict(self._changes)
-        for octets, start, last in self._batches:
+        for octets, start, last, _ in self._batches:
             commands = []
             position = start
             while position < len(octets):

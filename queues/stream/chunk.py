@@ -30,17 +30,22 @@ from queues.stream.bloom import Bloom
 from queues.wire.reader import Malformed
 
 if not cython.compiled:
-    from amqp_broker.octets.buffer import get_u32
+    from amqp_broker.octets.buffer import get_u16, get_u32
     from queues.stream.record import check_record, filter_hash_of, next_record, put_record
 
 VERSION = 1
 _HAS_FILTER, _HAS_HOLES = 1, 2
 _HEAD = struct.Struct(">BBHHLLL")
 HEAD_BYTES = _HEAD.size
+_HEAD_BYTES = HEAD_BYTES
+_NO_HEAD = bytes(HEAD_BYTES)
 _RECORDS_AT = 6
+#: What a builder has room for at first, octets.
+_ROOM = 4096
 _RUN = struct.Struct(">QLL")
 #: A record's octets before its address, and the two octets that an address has at least, and its end.
 _LEAST_RECORD = 24
+_NO_RUNS: list[Run] = []
 
 
 def records_of(data: bytes | memoryview, begin: int) -> int:
@@ -63,7 +68,8 @@ class ChunkBuilder:
     def __init__(self, filter_bytes: int) -> None:
         self.records = 0
         self._filter_bytes = filter_bytes
-        self._buffer = Buffer(4096)
+        self._buffer = Buffer(_ROOM)
+        self._buffer.put_bytes(_NO_HEAD)  # where most have nothing between head and records, it is put in
         self._runs: list[Run] = []
         self._values: dict[int, None] = {}
 
@@ -74,7 +80,7 @@ class ChunkBuilder:
         self.records += 1
         if filter_hash:
             self._values[filter_hash] = None
-        return self._buffer.length
+        return self._buffer.length - _HEAD_BYTES
 
     def produced(self, producer: bytes, sequence: int) -> None:
         """The message that was added last has this producer and number."""
@@ -88,13 +94,44 @@ class ChunkBuilder:
             self._runs.append(Run(producer, sequence, record, 1))
 
     def seal(self) -> bytes:
-        """The chunk; the builder is empty afterwards."""
-        found = Bloom.of(self._values, self._filter_bytes).octets if self._values else b""
-        octets = encode_chunk(found, self._runs, self.records, self._buffer.take())
+        """The octets of what `take` gives."""
+        return self.take().octets
+
+    def take(self) -> Chunk:
+        """The chunk, whose records were looked at (`check`); the builder is empty afterwards."""
+        if self._values or self._runs:
+            found = Bloom.of(self._values, self._filter_bytes).octets if self._values else b""
+            packed = self._buffer.take()[_HEAD_BYTES:]
+            chunk = Chunk(encode_chunk(found, self._runs, self.records, packed), is_sound=True)
+            self._runs = []
+            self._values = {}
+        else:
+            chunk = self._plain()
+        self._buffer.put_bytes(_NO_HEAD)
         self.records = 0
-        self._runs = []
-        self._values = {}
-        return octets
+        chunk.check()
+        return chunk
+
+    def _plain(self) -> Chunk:
+        """As `encode_chunk` makes it, without filter and producers: the head is put before the records where they
+        are."""
+        buffer = self._buffer
+        size = buffer.length
+        checksum: int = crc32(memoryview(buffer.data)[_HEAD_BYTES:size])
+        buffer.set_u16(0, VERSION << 8)
+        buffer.set_u32(_RECORDS_AT, self.records)
+        buffer.set_u32(_RECORDS_AT + 4, size - _HEAD_BYTES)
+        buffer.set_u32(_RECORDS_AT + 8, checksum)
+        chunk = Chunk.__new__(Chunk)
+        chunk.octets = buffer.take()
+        chunk.bloom = b""
+        chunk.runs = _NO_RUNS
+        chunk.records = self.records
+        chunk.has_holes = False
+        chunk.start = _HEAD_BYTES
+        chunk.end = size
+        chunk._at = 0
+        return chunk
 
 
 def encode_chunk(
@@ -120,6 +157,9 @@ def _checksum_of_head(flags: int, bloom: int, runs: int, records: int, packed: i
     return found
 
 
+# A chunk has octets, and names of producers: nothing that could be a cycle, and there are very many.
+@cython.no_gc
+@cython.cclass
 class Chunk:
     """A chunk that was looked at. records: how many; has_holes: some of them are not there any more. start: where the
     first of them begins in `octets`, end: where the last one ends."""
@@ -127,18 +167,26 @@ class Chunk:
     def __init__(self, octets: bytes, at: int = 0, is_sound: bool = False) -> None:
         """is_sound: somebody has compared the checksum. Raises Malformed for what is no chunk of this version, or whose
         checksum is wrong."""
-        if len(octets) - at < HEAD_BYTES:
+        self._read(octets, at, is_sound)
+
+    def _read(self, octets: bytes, at: int, is_sound: bool) -> None:
+        if len(octets) - at < _HEAD_BYTES:
             raise Malformed(f"a chunk of {len(octets) - at} octets has no head")
-        version, flags, bloom, runs, records, packed, checksum = _HEAD.unpack_from(octets, at)
+        head = octets
+        version, flags, bloom = head[at], head[at + 1], get_u16(head, at + 2)
+        runs, records = get_u16(head, at + 4), get_u32(head, at + _RECORDS_AT)
+        packed, checksum = get_u32(head, at + 10), get_u32(head, at + 14)
         if version != VERSION:
             raise Malformed(f"a chunk of version {version}; this program reads version {VERSION}: update it")
-        body = at + HEAD_BYTES
+        body = at + _HEAD_BYTES
         self._at = at
         self.records: int = records
         self.has_holes = bool(flags & _HAS_HOLES)
         self.octets = octets
-        self.bloom = octets[body : body + bloom]
-        self.runs, self.start = _read_runs(octets, body + bloom, runs)
+        self.bloom = octets[body : body + bloom] if bloom else b""
+        self.runs, self.start = _NO_RUNS, body + bloom
+        if runs:
+            self.runs, self.start = _read_runs(octets, body + bloom, runs)
         self.end = self.start + packed
         if self.end > len(octets) or bool(bloom) != bool(flags & _HAS_FILTER) or flags & ~(_HAS_FILTER | _HAS_HOLES):
             raise Malformed(f"a chunk with flags {flags:#x} and {bloom} + {packed} octets is cut")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from amqp_broker.octets.buffer import Buffer
-from queues.stream.chunk import Chunk
-from queues.stream.place import Place
+from queues.stream.append_chunk import AppendChunk as AppendChunk  # it is a command like the others
+from queues.stream.append_chunk import get_append, put_append
 from queues.stream.settings import StreamSettings, get_settings, put_settings
 from queues.stream.shares import MOST_PARTITIONS
 from queues.wire.codec import NAME, U64, Codec, Field, codec_of
-from queues.wire.reader import Malformed, Reader
+from queues.wire.reader import Reader
 
 OPEN_STREAM = 20
 APPEND_CHUNK = 21
@@ -40,15 +40,6 @@ class OpenStream(NamedTuple):
 
     queue_id: int
     settings: StreamSettings
-
-
-class AppendChunk(NamedTuple):
-    """A chunk goes to the end of the stream. Refused with NO_QUEUE where the stream is not. place: where it lies on the
-    disk of this member, if it does; no part of the command."""
-
-    queue_id: int
-    chunk: bytes
-    place: Place | None = None
 
 
 class Trim(NamedTuple):
@@ -175,25 +166,6 @@ StreamCommand = (
 )  # fmt: skip
 
 
-def _put_append(buffer: Buffer, command: AppendChunk) -> None:
-    buffer.put_u64(command.queue_id)
-    buffer.put_bytes(command.chunk)
-
-
-def _get_append(reader: Reader) -> AppendChunk:
-    command = AppendChunk(reader.u64(), reader.rest())
-    try:
-        chunk = Chunk(command.chunk)
-        chunk.check()
-    except Malformed:
-        raise
-    except ValueError as error:
-        raise reader.fail(str(error)) from None
-    if chunk.end != len(command.chunk):
-        raise reader.fail(f"a chunk of {len(command.chunk)} octets ends at {chunk.end}")
-    return command
-
-
 def _get_partitions(reader: Reader) -> int:
     partitions = reader.u64()
     if not 0 < partitions <= MOST_PARTITIONS:
@@ -206,7 +178,7 @@ _PARTITIONS = Field(Buffer.put_u64, _get_partitions)
 
 CODECS = {
     OPEN_STREAM: codec_of(OpenStream, U64, _SETTINGS),
-    APPEND_CHUNK: Codec(AppendChunk, _put_append, _get_append),
+    APPEND_CHUNK: Codec(AppendChunk, put_append, get_append),
     TRIM: codec_of(Trim, U64, U64),
     HOLD: codec_of(HoldStream, U64, NAME, U64, U64),
     JOIN_GROUP: codec_of(JoinGroup, U64, NAME, U64, U64),

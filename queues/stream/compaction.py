@@ -245,7 +245,7 @@ class Pass:
                 yield from self._pause()
             self._records += count - len(left)
             if len(left) == count:
-                pieces.append((stored, stored_octets(stored._replace(chunk=stored.chunk.apart()))))
+                pieces.append((stored, stored_octets(stored.apart())))
                 continue
             is_changed = True
             if left:

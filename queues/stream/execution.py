@@ -8,7 +8,6 @@ from typing import Any
 from queues.effects import Refusal
 from queues.pager import Pager
 from queues.stream.commands import (
-    AppendChunk,
     Compact,
     CompactedTo,
     ForgetGroup,
@@ -33,7 +32,7 @@ from queues.stream.stream import Hold, Stream
 def execute(
     streams: dict[int, Stream], command: StreamCommand, node: str, clock: int, pager: Pager
 ) -> tuple[Stream | None, Refusal | None]:
-    """Carry out a command of a node. Returns the stream, and why it had no success."""
+    """Carry out a command of a node, any but an AppendChunk. Returns the stream, and why it had no success."""
     stream = streams.get(command.queue_id)
     if isinstance(command, OpenStream):
         if stream is None:
@@ -42,8 +41,6 @@ def execute(
             stream.apply_settings(command.settings, clock)
     elif stream is None:
         return None, Refusal.NO_QUEUE
-    elif isinstance(command, AppendChunk):
-        stream.append(command.chunk, clock, command.place)
     elif isinstance(command, Trim):
         stream.trim(command.first)
     elif isinstance(command, Retain):

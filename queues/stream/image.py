@@ -106,7 +106,7 @@ def stream_pieces(stream: Stream) -> Iterator[bytes]:
     if stream.settings.key:
         return
     for stored in stream.log.chunks(stream.first):
-        yield tail_octets([stored._replace(chunk=stored.chunk.apart())])
+        yield tail_octets([stored.apart()])
 
 
 class StreamPart:

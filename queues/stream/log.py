@@ -25,7 +25,9 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import cython
 
 from queues.page import Page
 from queues.pager import Pager
@@ -55,17 +57,25 @@ _MOST_AHEAD = 16
 _AHEAD_BYTES = 1024 * 1024
 
 
-class Stored(NamedTuple):
+# As a chunk is (chunk.py), it is nothing for the collector of cycles.
+@cython.no_gc
+@cython.cclass
+class Stored:
     """A chunk in its place: its first offset, when it was applied (milliseconds since the epoch), and itself."""
 
-    first: int
-    time: int
-    chunk: Chunk
+    def __init__(self, first: int, time: int, chunk: Chunk) -> None:
+        self.first = first
+        self.time = time
+        self.chunk = chunk
 
     @property
     def next(self) -> int:
         """The offset behind its last record."""
         return self.first + self.chunk.records
+
+    def apart(self) -> Stored:
+        """The same, whose octets are without what lies around them."""
+        return Stored(self.first, self.time, self.chunk.apart())
 
     def records(self) -> Iterator[tuple[int, int]]:
         """The offset of each record that is there, and where it begins in the chunk's octets."""
@@ -101,12 +111,16 @@ class StreamLog:
     def append(self, time: int, chunk: Chunk) -> int:
         """A chunk that was applied at this time, whose octets have nothing else. Returns the offset of its first
         record."""
-        if self._tail_bytes >= self._pager.page_bytes:
+        pager = self._pager
+        if self._tail_bytes >= pager.page_bytes:
             self.seal()
         first = self.next
-        self._tail.append(Stored(first, time, chunk))
-        self.next += chunk.records
-        self._add_to_tail(HEAD_BYTES + len(chunk.octets))
+        self._tail.append(_make_stored(first, time, chunk))
+        self.next = first + chunk.records
+        added = HEAD_BYTES + len(chunk.octets)
+        self._tail_bytes += added
+        self.octets += added
+        pager.add_used(added)
         return first
 
     def append_placed(self, time: int, chunk: Chunk, place: Place) -> int:
@@ -132,7 +146,7 @@ class StreamLog:
     def seal(self) -> None:
         """The tail becomes a page."""
         if self._tail:
-            first, time, _ = self._tail[0]
+            first, time = self._tail[0].first, self._tail[0].time
             page = Page(tail_octets(self._tail), self.next - first, first, self.next - 1, 0)
             self._tail = []
             self._tail_bytes = 0
@@ -675,6 +689,15 @@ class StreamLog:
             self._tail.append(Stored(stored.first, stored.time, chunk))
             self.next = stored.next
             self._add_to_tail(HEAD_BYTES + len(chunk.octets))
+
+
+def _make_stored(first: int, time: int, chunk: Chunk) -> Stored:
+    """As the constructor does it, compiled without a call."""
+    stored = Stored.__new__(Stored)
+    stored.first = first
+    stored.time = time
+    stored.chunk = chunk
+    return stored
 
 
 def tail_octets(tail: list[Stored]) -> bytes:

@@ -44,18 +44,16 @@ class Marks:
 
     def add(self, offset: int, time: int, octets: int, step: Step) -> bool:
         """A chunk was appended. Returns whether there is a new mark."""
-        last = self.marks[-1] if self.marks else None
-        is_new = (
-            last is None
-            or self.octets - last.octets >= step.octets
-            or (step.time > 0 and time - last.time >= step.time)
-        )
-        if is_new:
-            self.marks.append(Mark(offset, time, self.octets))
-            if len(self.marks) > MOST:
-                del self.marks[1:-1:2]
-        self.octets += octets
-        return is_new
+        before, marks = self.octets, self.marks
+        self.octets = before + octets
+        if marks:
+            _, last_time, last_octets = marks[-1]
+            if before - last_octets < step.octets and (not step.time or time - last_time < step.time):
+                return False
+        marks.append(Mark(offset, time, before))
+        if len(marks) > MOST:
+            del marks[1:-1:2]
+        return True
 
     def trimmed(self, first: int) -> None:
         """The stream begins at this offset now: the newest mark that is not behind it stays."""

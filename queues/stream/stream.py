@@ -54,6 +54,7 @@ class Stream:
     def __init__(self, queue_id: int, settings: StreamSettings, pager: Pager) -> None:
         self.queue_id = queue_id
         self.settings = settings
+        self._step = _step_of(settings)
         self.log = StreamLog(queue_id, pager)
         self.marks = Marks()
         self.producers: dict[bytes, Published] = {}
@@ -83,23 +84,27 @@ class Stream:
         """The offset that the next message gets."""
         return self.log.next
 
-    def append(self, octets: bytes, clock: int, place: Place | None = None) -> None:
-        """A chunk, checked before, which may lie on the disk. What its producers have published before is left out: the
-        rest is another chunk."""
-        chunk = Chunk(octets, is_sound=True)
-        known = self._known(chunk)
-        if known:
-            rest = chunk.without(known, self.settings.filter_bytes)
-            if rest is None:
-                return
-            chunk, place = Chunk(rest, is_sound=True), None
-        first = self.log.append(clock, chunk) if place is None else self.log.append_placed(clock, chunk, place)
-        for run in chunk.runs:
+    def append(self, chunk: Chunk, clock: int, place: Place | None = None) -> bool:
+        """A chunk with octets of its own, checked before, which may lie on the disk. What its producers have published
+        before is left out: the rest is another chunk. Returns whether there is a new mark, so that `due_at` may be
+        another time than before, and something may be gone."""
+        runs = chunk.runs
+        if runs:
+            known = self._known(chunk)
+            if known:
+                rest = chunk.without(known, self.settings.filter_bytes)
+                if rest is None:
+                    return False
+                chunk, place = Chunk(rest, is_sound=True), None
+                runs = chunk.runs
+        log = self.log
+        first = log.append(clock, chunk) if place is None else log.append_placed(clock, chunk, place)
+        for run in runs:
             self._remember(run, first)
-        settings = self.settings
-        step = Step.of(settings.max_length_bytes, settings.max_age, settings.segment_bytes)
-        if self.marks.add(first, clock, len(chunk.octets), step):
-            self.retain(clock)
+        if not self.marks.add(first, clock, len(chunk.octets), self._step):
+            return False
+        self.retain(clock)
+        return True
 
     def _known(self, chunk: Chunk) -> list[Run]:
         """The parts of a chunk that were published before."""
@@ -153,6 +158,7 @@ class Stream:
     def apply_settings(self, settings: StreamSettings, clock: int) -> None:
         """Settings in force from now on."""
         self.settings = settings
+        self._step = _step_of(settings)
         self.retain(clock)
 
     def retain(self, clock: int) -> None:
@@ -200,8 +206,14 @@ class Stream:
 
     def due_at(self, clock: int) -> int:
         """When `retain` will find something that it does not at this time; 0 for not before there is another mark."""
-        dues = [hold.until for hold in self.holds.values()]
         age = self.settings.max_age
+        if age is None and not self.holds:
+            return 0
+        dues = [hold.until for hold in self.holds.values()]
         if age is not None:
             dues += [self.marks.due_at(age), self.marks.due_at(HOLD_FACTOR * age)]
         return min([due for due in dues if due > clock], default=0)
+
+
+def _step_of(settings: StreamSettings) -> Step:
+    return Step.of(settings.max_length_bytes, settings.max_age, settings.segment_bytes)

@@ -29,7 +29,7 @@ def what_is_left_gets_another_offset(patch: Patch) -> None:
     octets_of = compaction.stored_octets
 
     def moved(stored: Stored, octets: bytes | None = None) -> bytes:
-        return octets_of(stored._replace(first=stored.first + (octets is not None)), octets)
+        return octets_of(Stored(stored.first + (octets is not None), stored.time, stored.chunk), octets)
 
     patch.setattr(compaction, "stored_octets", moved)
 

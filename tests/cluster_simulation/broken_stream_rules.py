@@ -49,7 +49,8 @@ def an_image_has_another_tail(patch: Patch) -> None:
         is_last = take(self, kind, reader)
         tail = self.stream.log._tail
         if kind == STREAM_TAIL and len(tail) > 1 and tail[0].chunk.records == tail[1].chunk.records:
-            tail[:2] = [tail[0]._replace(chunk=tail[1].chunk), tail[1]._replace(chunk=tail[0].chunk)]
+            one, two = tail[:2]
+            tail[:2] = [Stored(one.first, one.time, two.chunk), Stored(two.first, two.time, one.chunk)]
         return is_last
 
     patch.setattr(StreamReader, "take", taken)

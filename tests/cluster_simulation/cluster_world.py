@@ -429,6 +429,7 @@ class ClusterWorld:
             chunk = client.take_chunk(size)
             self._hash.update(chunk)
             self.input(node, lambda now: node.node.receive_data(connection, chunk, now))
+            self.input(node, lambda now: node.node.input_goes_on(len(chunk) % 4 > 1, now))
             if client.outgoing:
                 self.feed_later(application)
 

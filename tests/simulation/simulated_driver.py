@@ -231,6 +231,7 @@ class SimulatedDriver:
         chunk = client.take_chunk(size)
         self.note(f"{client.name} sends", chunk)
         self._input(lambda: self.node.receive_data(client.transport, chunk, self.now))
+        self.node.input_goes_on(len(chunk) % 4 > 1, self.now)
         if len(chunk) % 2:  # as after an input that came alone
             self._tell(self.node.take_dirty())
 

@@ -10,7 +10,8 @@ from storage.journal cimport Journal
 from raft.member_state cimport MemberState
 
 cdef long long _RESEND_MS, _REST_MS, _NEVER
-cdef Py_ssize_t _MOST_FILLING
+cdef Py_ssize_t _MOST_FILLING, _MOST_FILLED_BYTES, _SMALL_CHUNK_BYTES, _MOST_GATHERED
+cdef long long _GATHER_MS
 
 cdef class QueueGroup(CommandSink):
     cdef dict __dict__  # tests put themselves in front of methods
@@ -62,6 +63,8 @@ cdef class QueueGroup(CommandSink):
     cdef dict _watchers
     cdef dict _growing
     cdef list _filling
+    cdef readonly Py_ssize_t filled_bytes
+    cdef Py_ssize_t _gathered
     cdef object _timed
     cdef unsigned long long _sampled
     cdef long long _sampled_at
@@ -69,6 +72,8 @@ cdef class QueueGroup(CommandSink):
 
     cpdef Py_ssize_t backlog_bytes(self) except -1
     cpdef object submit(self, object command, object receipt=*)
+    cpdef void fill(self, object filling) except *
+    cpdef int filled(self, Py_ssize_t octets) except -1
     cpdef void touch(self) except *
     cpdef void other_effect(self, object effect) except *
     cpdef bint synced(self, long long position) except -1
@@ -80,11 +85,12 @@ cdef class QueueGroup(CommandSink):
     cpdef void absorb_effects(self, list effects, long long now) except *
     @cython.locals(batches=list, filling=list, member=MemberState)
     cpdef void end_turn(self, long long now) except *
+    @cython.locals(count=Py_ssize_t)
     cdef bint _fills_on(self) except -1
     cdef bint _let_settling_rest(self, long long now) except -1
     @cython.locals(member=MemberState)
-    cdef bint _send(self, object leader, bytes batch, long long now) except -1
-    cdef bint _propose(self, bytes batch, long long now) except -1
+    cdef bint _send(self, object leader, bytes batch, object made, long long now) except -1
+    cdef bint _propose(self, bytes batch, object made, long long now) except -1
     cdef bint _has_waited(self, long long now) except -1
     @cython.locals(commands=list)
     cdef void _do_chores(self, long long now) except *

@@ -47,6 +47,7 @@ from queues.effects import (
 )
 from queues.pager import Pager
 from queues.quorum.commands import (
+    Batch,
     Command,
     Detach,
     Dispatched,
@@ -64,7 +65,7 @@ from queues.quorum.commands import (
 )
 from queues.quorum.feed import Heard
 from queues.quorum.machine import QueueGroupMachine
-from queues.quorum.session import SESSION_BITS, OwnStream, session_above
+from queues.quorum.session import BATCH_BYTES, SESSION_BITS, OwnStream, session_above
 from queues.reason import Reason
 from queues.receipts import JointReceipt, Receipt
 from queues.wire.reader import Malformed
@@ -91,8 +92,14 @@ RESEND_MS = 1000
 #: While the leader takes no proposals (it hands over), or the log no checkpoint, this long passes until the next try,
 #: milliseconds.
 _REST_MS = 50
-#: So much at most is filled for longer than a turn: as many streams get places in a sync.
-_MOST_FILLING = 4
+#: So many chunks at most are filled for longer than a turn, as all of them are submitted in one; and so many octets.
+_MOST_FILLING = 256
+_MOST_FILLED_BYTES = 4 * BATCH_BYTES
+#: While the disk has nothing to do, chunks of so many octets and less wait for more of a client that is being read, for
+#: so many turns, and for so long without one, milliseconds.
+_SMALL_CHUNK_BYTES = 2048
+_MOST_GATHERED = 4
+_GATHER_MS = 1
 #: How much of the time that entries take is what the newest took.
 _NEWEST_SHARE = 0.125
 # Names as integers of this module, which a compiled one compares in C.
@@ -180,7 +187,7 @@ class Filling(Protocol):
 class QueueGroup(CommandSink):
     """raft: the group, open, with this machine. queues: those that the metadata have, by id. guest: what this node
     does while it is no member, None while it is one, or nobody has named the members. feeds: of the guests of this
-    member."""
+    member. filled_bytes: of what is being filled, octets."""
 
     def __init__(
         self, raft: Group, machine: QueueGroupMachine, pager: Pager, groups: QuorumGroups, host: GroupHost,
@@ -244,6 +251,8 @@ class QueueGroup(CommandSink):
         self._watchers: dict[int, Callable[[], None]] = {}
         self._growing: dict[int, Callable[[], None]] = {}
         self._filling: list[Filling] = []
+        self.filled_bytes = 0
+        self._gathered = 0  # turns
         self._timed: deque[tuple[int, float]] = deque()  # (index, when it was proposed), where timings are taken
         self._sampled = self._sampled_at = 0  # an entry that is under way, 0 for none, and when it was proposed
         self.commit_ms = 0.0
@@ -313,8 +322,9 @@ class QueueGroup(CommandSink):
         return bool(self._groups.is_linked(name))
 
     def backlog_bytes(self) -> int:
-        """Octets of commands that were submitted and are not applied: publishers wait when it is too much."""
-        return self.stream.unapplied_bytes
+        """Octets of commands that were submitted and are not applied, or are being filled: publishers wait when it is
+        too much."""
+        return self.stream.unapplied_bytes + self.filled_bytes
 
     @property
     def ram_bytes(self) -> int:
@@ -416,6 +426,10 @@ class QueueGroup(CommandSink):
         self._filling.append(filling)
         self._groups.touch(self.group_id)
 
+    def filled(self, octets: int) -> None:
+        """What is being filled has so many octets more, or fewer."""
+        self.filled_bytes += octets
+
     def new_consumer(self) -> int:
         """See CommandSink."""
         return self.stream.new_consumer()
@@ -447,7 +461,7 @@ class QueueGroup(CommandSink):
                 raise PeerProtocolError(f"{node} sends a batch of '{origin}' for queue group {self.group_id}")
             if self._serving and node in self._serving and begins_with_opening(payload):
                 payload = self._as_wanted(payload)
-            self._propose(payload, now)
+            self._propose(payload, None, now)
         except Malformed as error:
             raise PeerProtocolError(f"{node}: a batch for queue group {self.group_id}: {error}") from error
 
@@ -643,6 +657,7 @@ class QueueGroup(CommandSink):
         self._growing.pop(queue_id, None)
         if wake is not None:
             self._growing[queue_id] = wake
+        self.machine.tell_growth(queue_id, wake is not None)
 
     def _wake_watchers(self) -> None:
         for queue_id, wake in list(self._watchers.items()):
@@ -745,6 +760,7 @@ class QueueGroup(CommandSink):
             self.absorb(now)
         if self._filling and not self._fills_on():
             filling, self._filling = self._filling, []
+            self._gathered = 0
             for each in filling:
                 each.seal()
         if not self._let_settling_rest(now):
@@ -772,25 +788,36 @@ class QueueGroup(CommandSink):
             if newest > self.stream.session:  # of an earlier run, when the clock was ahead of what it is now
                 self._reopen(self._session_above(newest, now))
             self.stream.resend()
-        batches = self.stream.take_batches()
+        batches = self.stream.take()
         if not batches:
             return
         if not self._is_waiting:
             self._progress_at = now
         self._is_waiting = True
         for batch in batches:
-            if not self._send(leader, batch, now):
+            if not self._send(leader, batch.octets, batch.made, now):
                 self.stream.resend()
                 self._rests_until = now + _REST_MS
                 return
 
     def _fills_on(self) -> bool:
         """Whether what comes in the next turns goes along with what is filled: the disk is busy, and it would wait for
-        the sync after that in any case. Not where other members have it on their way meanwhile, nor of many, as nobody
-        counts what they have."""
-        if len(self._filling) > _MOST_FILLING or not self._journal.is_writing or not self._member.is_leader:
+        the sync after that in any case; or it is little, and more comes at once. Not where other members have it on
+        their way meanwhile, nor when it is much."""
+        if not self._member.is_leader or self.guest is not None or len(self.all_members()) > 1:
             return False
-        return self.guest is None and len(self.all_members()) == 1
+        count = len(self._filling)
+        if count > _MOST_FILLING or self.filled_bytes > _MOST_FILLED_BYTES:
+            return False
+        if self._journal.is_writing:
+            return True
+        if self._gathered >= _MOST_GATHERED or self._groups.input_until <= self.clock.now:
+            return False
+        if self.filled_bytes > count * _SMALL_CHUNK_BYTES:
+            return False
+        self._gathered += 1
+        self._groups.touch_in_next_turn(self.group_id)
+        return True
 
     def _let_settling_rest(self, now: int) -> bool:
         """Acknowledgements for which nobody waits go along with what comes next, or when they have rested for
@@ -806,15 +833,16 @@ class QueueGroup(CommandSink):
         self._rested_until = self._rested_from + self.rest_ms
         return True
 
-    def _send(self, leader: str, batch: bytes, now: int) -> bool:
+    def _send(self, leader: str, batch: bytes, made: Batch | None, now: int) -> bool:
         member = self._member
         if member.is_leader:
-            return self._propose(batch, now)
+            return self._propose(batch, made, now)
         return self._groups.send_batch(leader, self.group_id, batch)
 
-    def _propose(self, batch: bytes, now: int) -> bool:
-        """A batch, of whatever node, becomes an entry of this node's log. It is measured how long that takes."""
-        if not self.machine.propose(self.raft, batch, now):
+    def _propose(self, batch: bytes, made: Batch | None, now: int) -> bool:
+        """A batch, of whatever node, becomes an entry of this node's log. It is measured how long that takes. made:
+        what it holds, where it is this node's own and that is known."""
+        if not self.machine.propose(self.raft, batch, now, made):
             return False
         if self._groups.timings is not None:
             self._timed.append((self.raft.last_index, self._groups.timed_now()))
@@ -916,6 +944,8 @@ class QueueGroup(CommandSink):
         earliest = _NEVER
         if self.machine.wants_checkpoint():  # if the one before is not on the disk yet, it is soon
             earliest = self.clock.now + _REST_MS
+        if self._gathered:
+            earliest = min(earliest, self.clock.now + _GATHER_MS)
         if self._rests_until > self.clock.now:
             earliest = min(earliest, self._rests_until)
         if self.settling and self._rested_until:

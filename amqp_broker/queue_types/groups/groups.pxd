@@ -32,6 +32,8 @@ cdef class QuorumGroups:
     cdef dict _served
     cdef dict _unsynced
     cdef dict _filled
+    cdef dict _gathering
+    cdef readonly long long input_until
     cdef dict _deadlines
     cdef dict _behind
     cdef long long _backlog_limit
@@ -45,6 +47,8 @@ cdef class QuorumGroups:
     cpdef void absorb(self, long long now) except *
     cpdef int touch(self, long long group_id) except -1
     cpdef int touch_when_synced(self, long long group_id) except -1
+    cpdef int touch_in_next_turn(self, long long group_id) except -1
+    cpdef void input_goes_on(self, bint is_more, long long now) except *
     cpdef int served(self, long long group_id) except -1
     cpdef bint send_batch(self, str leader, long long group_id, bytes batch) except -1
     @cython.locals(group=QueueGroup)

@@ -33,6 +33,8 @@ log = logging.getLogger("amqp_broker.cluster")
 UnderWay: TypeAlias = dict[int, tuple[int, int]]
 #: A node that leads nothing asks no more often than this to lead a group, milliseconds.
 _ASK_MS = 1000
+#: Within so long of a read that took as much as one may, more of that client is expected, milliseconds.
+_INPUT_MS = 5
 
 
 class QuorumGroups:
@@ -87,6 +89,8 @@ class QuorumGroups:
         self._served: dict[int, None] = {}
         self._unsynced: dict[int, None] = {}
         self._filled: dict[int, None] = {}
+        self._gathering: dict[int, None] = {}
+        self.input_until = 0
         self._deadlines: dict[int, int] = {}
         #: Those that have not applied so much of what was submitted that publishers have to wait.
         self._behind: dict[int, None] = {}
@@ -372,6 +376,14 @@ class QuorumGroups:
         """It has when the sync that is under way is over."""
         self._filled[group_id] = None
 
+    def touch_in_next_turn(self, group_id: int) -> None:
+        """It has in the next turn, too."""
+        self._gathering[group_id] = None
+
+    def input_goes_on(self, is_more: bool, now: int) -> None:
+        """Whether a client has said more than one read has taken: that is read soon."""
+        self.input_until = now + _INPUT_MS if is_more else 0
+
     def served(self, group_id: int) -> None:
         """What a group was touched for is done; what touches it from now on has still to be."""
         self._touched.pop(group_id, None)
@@ -397,13 +409,16 @@ class QuorumGroups:
         for group_id in self._changed:
             if group_id in self.all:
                 self._touched[group_id] = None
+        if self._gathering:
+            self._touched.update(self._gathering)
+            self._gathering = {}
         while self._touched:  # what one group hears may give another one something to do
             group = self.all[next(iter(self._touched))]
             group.end_turn(now)
 
     def record_change(self) -> None:
         """Raft ends its turn after this, and does not know any more then in which groups something has happened."""
-        self.is_busy = bool(self._touched)
+        self.is_busy = bool(self._touched or self._gathering)
         for group_id in self._changed:
             self._served[group_id] = None
 

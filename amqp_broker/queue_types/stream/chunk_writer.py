@@ -8,6 +8,7 @@ Applied is committed: a majority of the members has the chunk on its disks.
 Invariants:
 1. Messages are in the stream in the order in which they were published here.
 2. Every receipt of a chunk is complete once, with what became of the chunk.
+3. What it has in hand is counted in the group's `filled_bytes`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from queues.message import Message
 from queues.outcomes import PublishOutcome
 from queues.quorum.session import BATCH_BYTES
 from queues.receipts import LetterReceipt, Receipt
+from queues.stream.append_chunk import AppendChunk
 from queues.stream.chunk import ChunkBuilder
-from queues.stream.commands import AppendChunk
 from queues.stream.record import OFFSET_HEADER, PARTITION_HEADER, hash_of
 from queues.write_group import WriteGroup
 
@@ -71,6 +72,7 @@ class ChunkWriter(WriteGroup):
         self._builder = ChunkBuilder(filter_bytes)
         self._receipts: list[Receipt] = []
         self._last: Receipt | None = None
+        self._octets = 0  # of the records in hand
 
     def resize_filter(self, filter_bytes: int) -> None:
         """Chunks to come have filters of this size."""
@@ -110,6 +112,8 @@ class ChunkWriter(WriteGroup):
             waiting.expect()
             self._receipts.append(waiting)
             self._last = waiting
+        self._group.filled(octets - self._octets)
+        self._octets = octets
         if octets >= _CHUNK_BYTES:
             self.seal()
         return _TAKEN
@@ -127,7 +131,9 @@ class ChunkWriter(WriteGroup):
         """The chunk is whole: it goes to the log."""
         if not self._builder.records:
             return
-        octets = self._builder.seal()
+        chunk = self._builder.take()
+        self._group.filled(-self._octets)
+        self._octets = 0
         receipts, self._receipts, self._last = self._receipts, [], None
         for receipt in receipts:
             receipt.close()
@@ -136,7 +142,8 @@ class ChunkWriter(WriteGroup):
                 receipt.complete(Refusal.NO_QUEUE)
             return
         self._queue.prepare()
-        self._group.submit(AppendChunk(self._queue.queue_id, octets), _ChunkReceipt(receipts) if receipts else None)
+        command = AppendChunk(self._queue.queue_id, chunk.octets, None, chunk)
+        self._group.submit(command, _ChunkReceipt(receipts) if receipts else None)
 
 
 assert VALUE.encode().startswith(_STREAM_KEY)

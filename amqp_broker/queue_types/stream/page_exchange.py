@@ -178,7 +178,7 @@ class PageExchange:
                 stored = stream.log.chunk_at(offset)
                 if stored is None or stored.first >= request.below:
                     break
-                octets = stored_octets(stored._replace(chunk=stored.chunk.apart()))
+                octets = stored_octets(stored.apart())
                 count += len(octets)
                 if count > request.most_bytes:
                     self._refuse(name, request, f"it has more than {request.most_bytes} octets there")

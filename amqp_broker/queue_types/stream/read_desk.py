@@ -247,7 +247,7 @@ class ReadDesk:
         stream = yield from self._in_ram(queue_id, offset)
         gathered: list[bytes] = []
         while (stored := stream.log.chunk_at(offset)) is not None:
-            octets = stored_octets(stored._replace(chunk=stored.chunk.apart()))
+            octets = stored_octets(stored.apart())
             if sent and sent + len(octets) > asked.most_bytes:
                 break
             gathered.append(octets)

@@ -103,18 +103,128 @@ def test_a_chunk_is_no_longer_for_that(driver: NodeDriver) -> None:
     assert max(records for _, records in chunks(driver)) == 3
 
 
-def test_many_streams_are_not_held(driver: NodeDriver) -> None:
-    """Nobody counts what they have in hand."""
-    client = a_stream(driver)
-    names = [f"s{number}" for number in range(5)]
-    client.send(1, *[declare(name) for name in names])
-    driver.settle()
-    for count, held in ((4, True), (5, False)):
-        job = busy(driver, client)
-        before = driver.queue("s").group.backlog_bytes()
-        client.send_octets(b"".join(publish_octets(1, name, b"x" * 1000) for name in names[:count]))
-        driver.turn()
-        assert (driver.queue("s").group.backlog_bytes() - before < 1000) == held
-        driver.synced(job)
+def many(driver: NodeDriver, client: Client, count: int) -> list[str]:
+    """The names of so many streams that are declared."""
+    names = [f"s{number}" for number in range(count)]
+    for name in names:
+        client.send(1, declare(name))
         driver.settle()
-    assert [len(chunks(driver, name)) for name in names] == [2, 2, 2, 2, 1]
+    return names
+
+
+def fill(driver: NodeDriver, client: Client, names: list[str], size: int) -> None:
+    """One message for each stream, in a turn."""
+    client.send_octets(b"".join(publish_octets(1, name, b"x" * size) for name in names))
+    driver.turn()
+
+
+@pytest.mark.parametrize(
+    ("streams", "size", "are_held"), [(100, 1000, True), (256, 1, True), (257, 1, False), (60, 20_000, False)]
+)
+def test_many_streams_are_held_as_long_as_it_is_not_much(
+    driver: NodeDriver, streams: int, size: int, are_held: bool
+) -> None:
+    client = a_stream(driver)
+    names = many(driver, client, streams)
+    job = busy(driver, client)
+    fill(driver, client, names, size)
+    fill(driver, client, names, size)
+    driver.synced(job)
+    driver.settle()
+    assert confirmed(client)[-1] == 1 + 2 * streams
+    assert {len(chunks(driver, name)) for name in names} == {1 if are_held else 2}
+
+
+def test_what_is_held_of_many_is_counted_and_gone_afterwards(driver: NodeDriver) -> None:
+    """Publishers wait when it is too much."""
+    client = a_stream(driver)
+    names = many(driver, client, 100)
+    job = busy(driver, client)
+    group = driver.queue("s").group
+    before = group.backlog_bytes()
+    fill(driver, client, names, 1000)
+    assert group.filled_bytes > 100 * 1000
+    assert group.backlog_bytes() == before + group.filled_bytes
+    driver.synced(job)
+    driver.settle()
+    assert (group.filled_bytes, group.backlog_bytes()) == (0, 0)
+
+
+def test_the_node_does_not_read_again_what_it_has_packed(driver: NodeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others do, and so does a start."""
+    client = a_stream(driver)
+    client.send(1, methods.ConfirmSelect(False))
+    publish(driver, client, b"makes it")
+    driver.settle()
+
+    def read(data: bytes, addresses: object) -> None:
+        raise AssertionError("a batch of this node's own is decoded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("queues.quorum.machine.decode_batch", read)
+        publish(driver, client, b"1", b"2")
+        driver.settle()
+    assert confirmed(client)[-1] == 3
+    before = chunks(driver)
+    driver.crash()
+    assert chunks(driver) == before == [(0, 1), (1, 2)]
+
+
+def test_small_chunks_wait_for_more_of_a_client_that_is_being_read(driver: NodeDriver) -> None:
+    """The disk has nothing to do: what one read brings for many streams is a message or two for each."""
+    client = a_stream(driver)
+    names = many(driver, client, 3)
+    client.send(1, methods.ConfirmSelect(False))
+    driver.settle()
+    for _ in range(3):
+        driver.node.input_goes_on(True, driver.now)
+        fill(driver, client, names, 10)
+    driver.turn()  # of a sync of others
+    assert confirmed(client) == []
+    assert driver.node.take_sync() is None
+    driver.node.input_goes_on(False, driver.now)  # a read that was not full: there is nothing to wait for
+    fill(driver, client, names, 10)
+    driver.settle()
+    assert confirmed(client)[-1] == 12
+    assert [chunks(driver, name) for name in names] == [[(0, 4)]] * 3
+
+
+def test_they_wait_for_a_few_turns_at_most(driver: NodeDriver) -> None:
+    client = a_stream(driver)
+    names = many(driver, client, 3)
+    for _ in range(10):
+        driver.node.input_goes_on(True, driver.now)
+        fill(driver, client, names, 10)
+        if (job := driver.node.take_sync()) is not None:
+            driver.synced(job)
+    assert {len(chunks(driver, name)) for name in names} == {2}
+    assert chunks(driver, names[0])[0] == (0, 5)
+
+
+def test_they_do_not_wait_for_who_says_nothing_more(driver: NodeDriver) -> None:
+    """It may be paused, or gone: a deadline has them submitted."""
+    client = a_stream(driver)
+    client.send(1, methods.ConfirmSelect(False))
+    driver.settle()
+    driver.node.input_goes_on(True, driver.now)
+    publish(driver, client, b"1")
+    assert driver.queue("s").group.filled_bytes > 0
+    driver.wait(2)
+    assert driver.queue("s").group.filled_bytes == 0
+    driver.settle()
+    assert confirmed(client)[-1] == 1
+
+
+def test_what_is_expected_and_does_not_come_is_forgotten(driver: NodeDriver) -> None:
+    client = a_stream(driver)
+    driver.node.input_goes_on(True, driver.now)
+    driver.wait(5)
+    publish(driver, client, b"1")
+    assert driver.queue("s").group.filled_bytes == 0
+
+
+def test_longer_chunks_do_not_wait(driver: NodeDriver) -> None:
+    client = a_stream(driver)
+    driver.node.input_goes_on(True, driver.now)
+    publish(driver, client, b"x" * 4000)
+    assert driver.queue("s").group.filled_bytes == 0

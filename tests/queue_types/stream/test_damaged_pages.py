@@ -213,7 +213,7 @@ def test_what_comes_is_a_page_only_if_it_has_its_offsets_and_octets() -> None:
     log = log_of(cluster, "n1")
     part = log.parts()[3]
     page = part.page
-    chunks = [each._replace(chunk=each.chunk.apart()) for each in log.chunks(page.first)]
+    chunks = [each.apart() for each in log.chunks(page.first)]
     stored = [each for each in chunks if each.first <= page.last]
     whole = tail_octets(stored)
     assert as_page(whole, part, page.first, False) == (Found(page.first, part.time, whole), "")

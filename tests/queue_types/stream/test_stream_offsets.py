@@ -55,7 +55,7 @@ def stream() -> Stream:
     """Offsets 10 to 39 in three chunks, an hour after each other: 10.., 20.., 30.."""
     found = Stream(1, StreamSettings(), a_pager())
     for number in range(4):
-        found.append(chunk(*[message()] * 10), BEGIN + number * HOUR)
+        found.append(Chunk(chunk(*[message()] * 10)), BEGIN + number * HOUR)
     found.trim(10)
     return found
 

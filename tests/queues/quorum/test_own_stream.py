@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from queues.effects import Refusal, SessionClosed
+from queues.effects import Confirmed, Refusal, SessionClosed
 from queues.page import AddressBook
 from queues.quorum.commands import (
     Attach,
@@ -22,9 +22,20 @@ from queues.quorum.commands import (
     with_time,
 )
 from queues.quorum.session import BATCH_BYTES, SESSION_BITS, Outcome, OwnStream, session_above
+from queues.stream.append_chunk import AppendChunk
+from queues.stream.chunk import Chunk
+from queues.stream.commands import OpenStream
+from queues.stream.settings import StreamSettings
 from tests.example_counts import seeds
 from tests.queues.queue_world import message_named
 from tests.queues.quorum.quorum_world import Group, Member, deliveries, of_type, ready_names, settings_of
+from tests.queues.stream.stream_world import chunk_of
+
+
+def chunk(body: bytes) -> AppendChunk:
+    """For a stream, as who packs it has it."""
+    octets = chunk_of(body)
+    return AppendChunk(5, octets, None, Chunk(octets))
 
 
 class World:
@@ -92,6 +103,29 @@ def test_batches_are_bounded() -> None:
     batches = [decode_batch(each, AddressBook()) for each in stream.take_batches()]
     assert [each.first for each in batches] == [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21]
     assert max(len(each.commands) for each in batches) == 2
+
+
+def test_what_is_known_of_a_batch_of_chunks_is_what_it_decodes_to() -> None:
+    stream = OwnStream("n1", 7)
+    stream.submit(OpenStream(5, StreamSettings()))
+    stream.submit(chunk(b"a"))
+    mixed, (first, *_) = stream.take(), [stream.submit(chunk(b"x" * 100_000)) for _ in range(5)]
+    assert first == 3
+    assert [each.made for each in mixed] == [None]
+    stream.on_effects([Confirmed(7, 1, 2, ())])
+    stream.resend()
+    taken = stream.take()
+    assert [len(each.made.commands) for each in taken if each.made is not None] == [2, 2, 1]
+    for each in taken:
+        assert each.made == decode_batch(each.octets, AddressBook())
+    stream.submit(chunk(b"b"))
+    stream.submit(Purge(1))
+    stream.submit(chunk(b"c"))
+    assert stream.take()[-1].made is None
+    stream.reopen(9)
+    again = stream.take()
+    assert [each.made for each in again] == [None] * len(again)
+    assert sum(len(decode_batch(each.octets, AddressBook()).commands) for each in again) == 8
 
 
 def test_everything_that_is_not_applied_goes_again() -> None:

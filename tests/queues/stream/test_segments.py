@@ -29,7 +29,7 @@ def a_stream(chunks: int = CHUNKS, **settings: object) -> Stream:
     pager = Pager(PageStore(SimulatedDisk(random.Random(1)), FILE_BYTES), 0, PAGE_BYTES, 10, 1000)
     stream = Stream(7, StreamSettings(**settings), pager)  # type: ignore[arg-type]  # as they are
     for number in range(chunks):
-        stream.append(chunk_of([b"%d" % number * 300, b"b"]), 100 + 10 * number)
+        stream.append(Chunk(chunk_of([b"%d" % number * 300, b"b"])), 100 + 10 * number)
     return stream
 
 
@@ -112,7 +112,7 @@ def test_it_goes_on_where_it_was_when_the_stream_is_cut_meanwhile(monkeypatch: p
     steps = segments_from(lambda: stream, 0, 1000)
     next(steps)
     stream.trim(40)
-    stream.append(chunk_of([b"new"]), 1000)
+    stream.append(Chunk(chunk_of([b"new"])), 1000)
     found, following = result_of(steps)
     assert (found[-1].next_offset, following) == (2 * CHUNKS + 1, None)
     assert all(before.next_offset <= each.first_offset for before, each in pairwise(found))
@@ -145,7 +145,7 @@ def test_what_two_files_have_in_turn_is_a_segment_of_each(monkeypatch: pytest.Mo
             location = pager.place(7, octets, 1)
             assert location is not None
             place = Place(0, 7, location)
-        stream.append(octets, 100 + number, place)
+        stream.append(Chunk(octets), 100 + number, place)
     (filled, placed), following = listed(stream)
     assert (filled.first_offset, filled.next_offset, filled.messages, filled.pages) == (0, 11, 6, 6)
     assert (placed.first_offset, placed.next_offset, placed.messages, placed.pages) == (1, 12, 6, 6)

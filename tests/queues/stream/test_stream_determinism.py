@@ -248,6 +248,7 @@ def test_a_long_stream_is_installed_page_by_page() -> None:
     assert sum(map(len, source.machine.checkpoint())) < 1 << 20
     target = Member("n2")
     target.machine.begin_session(1_000)
+    target.machine.tell_growth(STREAM, True)
     target.machine.begin_install()
     most = 0
     for chunk in source.machine.export():

@@ -19,6 +19,7 @@ from queues.quorum.commands import (
     encode_batch,
     encode_leader_batch,
 )
+from queues.quorum.placement import has_chunk_of
 from queues.quorum.session import OwnStream
 from queues.stream import pages as stream_pages
 from queues.stream.commands import (
@@ -59,6 +60,7 @@ __all__ = ["tiny_pages"]
 
 def test_chunks_get_offsets_in_the_order_of_the_log() -> None:
     group, node = one_stream()
+    group.members[0].machine.tell_growth(STREAM, True)
     effects = node.send(AppendChunk(STREAM, chunk_of(b"a", b"b")), AppendChunk(STREAM, chunk_of(b"c")))
     assert effects == [Grown(STREAM, 2), Grown(STREAM, 3), Confirmed(node.session, 2, 3, ())]
     assert list(records(stream_of(group.members[0]), 1)) == [(1, b"b"), (2, b"c")]
@@ -98,6 +100,7 @@ def test_the_own_node_is_told_nothing_before_it_has_a_session() -> None:
     group, _ = one_stream()
     append(group, b"a")
     member = Member("other")
+    member.machine.tell_growth(STREAM, True)
     assert of_type(member.apply(group.log), Grown) == []
 
 
@@ -177,9 +180,21 @@ def test_new_settings_count_at_once_and_can_be_taken_back() -> None:
     assert stream_of(member).first == first
 
 
+def test_who_does_not_listen_is_not_told_that_a_stream_has_grown() -> None:
+    """Most have no readers at a node, and there may be very many of them in an entry."""
+    group, node = one_stream()
+    machine = group.members[0].machine
+    told = []
+    for is_wanted in (False, True, False):
+        machine.tell_growth(STREAM, is_wanted)
+        told.append(of_type(node.send(AppendChunk(STREAM, chunk_of(b"a"))), Grown))
+    assert told == [[], [Grown(STREAM, 2)], []]
+
+
 def test_trim_never_goes_back_nor_beyond_the_end() -> None:
     group, node = one_stream()
     member = group.members[0]
+    member.machine.tell_growth(STREAM, True)
     for number in range(30):
         append(group, b"%04d" % number)
     for to, first in ((7, 7), (3, 7), (8, 8), (1_000, 30), (0, 30)):
@@ -423,3 +438,28 @@ def test_what_groups_are_refused() -> None:
     assert refusal(JoinGroup(STREAM, "one more", 2, 0)) is Refusal.FULL
     assert refusal(SeekGroup(STREAM, "one more", 0)) is Refusal.FULL
     assert len(stream_of(group.members[0]).groups) == MOST_GROUPS
+
+
+@pytest.mark.parametrize(("sizes", "is_found"), [((10, 50), False), ((10, 4000, 10), True), ((), False)])
+def test_a_large_chunk_is_found_among_small_ones(sizes: tuple[int, ...], is_found: bool) -> None:
+    commands = [AppendChunk(STREAM, chunk_of(b"x" * size)) for size in sizes]
+    data = encode_batch(Batch(1, "n1", 1, 1, 0, [DropQueue(1), Trim(STREAM, 2), *commands]))
+    assert has_chunk_of(data, 4000) == is_found
+    if is_found:
+        assert has_chunk_of(data, len(commands[1].chunk))
+        assert not has_chunk_of(data, len(commands[1].chunk) + 1)
+
+
+def test_a_stream_that_grows_is_due_when_its_oldest_chunks_are_too_old() -> None:
+    """Looked at when there is a new mark, and not with every chunk."""
+    group, _ = one_stream(StreamSettings(max_age=6_400))
+    member = group.members[0]
+    for _ in range(300):
+        append(group, b"x")
+        group.advance(10)
+        stream = stream_of(member)
+        due = stream.due_at(group.now)
+        deadline = member.machine.next_deadline()
+        assert not due or (deadline is not None and deadline <= due)
+    group.advance(20_000)
+    assert stream_of(member).first == 290  # where the newest mark is

@@ -1,0 +1,1 @@
+# Compiles marks.py. Marks is a class as any: tests put themselves in front of its methods.

@@ -1,0 +1,1 @@
+# Compiles stream.py. Stream is a class as any: tests put themselves in front of its methods.
