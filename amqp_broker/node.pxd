@@ -34,6 +34,7 @@ cdef class Node:
     cdef public Timers timers
     cdef public object background
     cdef object _jobs
+    cdef object _behind
     cdef public MessageStore store
     cdef Journal _journal
     cdef object _raft

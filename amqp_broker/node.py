@@ -5,6 +5,8 @@
     output   end_turn() -> Turn: dirty, dropped, paused, resumed and leaving connections, frames for other nodes,
                  passwords to be checked, the audit log's files, whether a sync is wanted, next deadline; take_dirty(),
                  take_peers() -> two of these, earlier
+             serve_behind() -> connections that have something to say, behind all that the turn leaves: readers that
+                 are far behind, where the driver has a pace for them
              take_sync() -> SyncJob, which the driver runs wherever it likes and brings back with synced()
 
 The law: append, then sync, then confirm. What a turn wrote is confirmed (or answered) when a SyncJob that was taken
@@ -204,7 +206,7 @@ class Node:
         self.clock = TurnClock(now)
         self.timers = Timers()
         self.background = Background()
-        self._jobs = self.background.jobs
+        self._jobs, self._behind = self.background.jobs, self.background.behind
         page_store = PageStore(disk, config.page_segment_size_bytes)
         head = (config.queue_head_messages, config.queue_head_size_bytes, config.queue_large_head_size_bytes)
         pager = Pager(page_store, config.memory_budget_bytes, config.page_size_bytes, *head)
@@ -782,6 +784,11 @@ class Node:
         if pauses.changed:
             pauses.choose()
 
+    def serve_behind(self, now: int) -> list[Connection]:
+        """Those who are far behind have their share. Returns connections that have something to say."""
+        self.background.work_behind(now)
+        return connections_of(self.clients.take_dirty())
+
     def take_dirty(self) -> list[Connection]:
         """Connections that have something to say: after an input that came alone, before its turn ends."""
         return connections_of(self.clients.take_dirty())
@@ -814,6 +821,8 @@ class Node:
         if self._jobs or self._resting or (self.is_ready and self.store.leaves_more()):
             return self.clock.now
         deadline = self.timers.next_deadline()
+        if self._behind:
+            deadline = self.clock.now + 1
         if self._lazy_at is not None and not self._is_syncing and (deadline is None or self._lazy_at < deadline):
             deadline = self._lazy_at
         later = self.replication.deadline

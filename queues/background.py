@@ -3,7 +3,8 @@
 Nothing of that kind runs to its end in one turn, or everybody else waits for it. It becomes a job: a callable that does
 one slice (some 100 microseconds at most) each time it is called and returns whether there is more to do. The jobs that
 are there take turns, slice by slice, until the pace says that this turn has done enough; the rest goes on in the next.
-Those that only look, for somebody who may wait, have less of a turn, all together (`patient`): a pace of their own,
+Those of readers who are far behind come after all others, with a pace of their own (`add_behind`). Those that only
+look, for somebody who may wait, have less of a turn, all together (`patient`): a pace of their own,
 for as long as their request is young, and nothing of the turn in which it came, which reading it has lengthened.
 
 Invariants:
@@ -82,11 +83,14 @@ class Patient:
 class Background:
     """The jobs of a node, in the order in which they have their slices. jobs: for others to see whether there are any;
     always this object. slice: how much a slice is to do, in units of about a microsecond. patient_jobs: those that may
-    wait, each with its request. fresh: those of them that came in the last turn, or in those that it was chained to."""
+    wait, each with its request. fresh: those of them that came in the last turn, or in those that it was chained to.
+    behind: the jobs of readers who are far behind; always this object."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self.jobs: deque[Job] = deque()
         self.slice = SLICE
+        self.behind: deque[Job] = deque()
+        self._spare_pace: Pace | None = None
         self._pace: Pace = pace or Unhurried()
         self._patience: Pace = Unhurried()
         self.patient_jobs: dict[Job, Patient] = {}
@@ -124,6 +128,26 @@ class Background:
         self._is_chained = is_chained
         if not is_chained:
             self._ahead = _MOST_AHEAD  # also where nothing is left for `work`
+
+    def add_behind(self, job: Job) -> None:
+        """`job(now)` as in `add`, for somebody who is far behind: where others are busy it has a share of the time. It
+        is a job as any other as long as nobody knows whether they are."""
+        if self._spare_pace is None:
+            self.add(job)
+        else:
+            self.behind.append(job)
+
+    def set_spare_pace(self, pace: Pace) -> None:
+        """How long slices of those who are far behind go on in a turn; `work_behind` is called in each."""
+        self._spare_pace = pace
+
+    def work_behind(self, now: int) -> None:
+        """The slices of those who are far behind, in turns, as long as their pace goes on."""
+        behind, pace = self.behind, self._spare_pace
+        while behind and pace is not None and pace.goes_on():
+            job = behind.popleft()
+            if job(now):
+                behind.append(job)
 
     def add(self, job: Job, may_come_first: bool = False) -> None:
         """`job(now)` does a slice and returns whether there is more; its first slice comes at the end of this turn, or

@@ -46,6 +46,9 @@ class Consumer:
         answer for it. False: not this one; as a message it is taken (`deliver`)."""
         return False
 
+    def trail(self, is_behind: bool) -> None:
+        """It reads what is far from the end of a stream now, or does not any more."""
+
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
         """Take a message that the queue has already forgotten."""
         raise NotImplementedError
@@ -99,6 +102,8 @@ class Subscriber(Joining, Protocol):
     def deliver(self, delivery: Delivery) -> None: ...
 
     def deliver_record(self, delivery: Delivery, octets: bytes, place: int, offset: int, more: bytes) -> bool: ...
+
+    def trail(self, is_behind: bool) -> None: ...
 
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None: ...
 

@@ -511,6 +511,10 @@ class Channel:
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
+    def trail(self, is_behind: bool) -> None:
+        """One of its consumers reads far behind now, or does not any more."""
+        self.connection.trail(is_behind)
+
     def hold(self, entry: Delivery) -> int:
         """Remember a delivery until it is settled. Returns its tag."""
         unacked = self.unacked

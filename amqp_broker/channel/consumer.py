@@ -131,6 +131,9 @@ class ChannelConsumer(Consumer):
             return True
         return connection.has_room()
 
+    def trail(self, is_behind: bool) -> None:
+        self.channel.trail(is_behind)
+
     def prefetch_limit(self) -> int:
         """How many unacknowledged deliveries are of any use to it, 0 for no limit: its own limit or its channel's."""
         shared = 0 if self.no_ack else self.channel.prefetch

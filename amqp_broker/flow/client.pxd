@@ -24,6 +24,7 @@ cdef class Client:
     cdef public bint is_writable
     cdef public bint is_starved
     cdef public bint has_published
+    cdef public int trailing
     cdef public bint is_paused
     cdef public Pauses pauses
     cdef public Clients clients

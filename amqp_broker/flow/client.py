@@ -50,7 +50,8 @@ class Client:
     host, while it is open. paused_for: Reasons, as bits; only Pauses changes them. is_paused: nothing
     is read from it, as the driver was told last. is_starved: deliveries stopped for want of room or memory. homes:
     links to nodes to whose queues it publishes. late_cancels: consumers whose end it hears of behind an answer.
-    steered: where it would be better off, if it may go there."""
+    steered: where it would be better off, if it may go there. trailing: so many of its readers are far behind: what it
+    says does not count as what others say."""
 
     def __init__(
         self, clients: Clients, pauses: Pauses, clock: TurnClock, config: Config, peer: Peer, number: int
@@ -79,6 +80,7 @@ class Client:
         self.is_writable = True
         self.is_starved = False
         self.has_published = False
+        self.trailing = 0
         self.homes: dict[Home, None] = {}
         self.late_cancels: list[tuple[OpenChannel, str]] | None = None
         self.steered: Steered | None = None
@@ -108,6 +110,10 @@ class Client:
         elif not self.is_held:
             self.is_held = True
             self.clients.hold(self)
+
+    def trail(self, is_behind: bool) -> None:
+        """One of its readers is far behind now, or is not any more."""
+        self.trailing += 1 if is_behind else -1
 
     def let_go(self) -> None:
         """What was held back is written at the end of this turn, if it has not left with something else."""

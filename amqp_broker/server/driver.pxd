@@ -47,6 +47,9 @@ cdef class Driver:
     cdef object _idle
     cdef object _background
     cdef object _jobs
+    cdef object _spare
+    cdef object _behind
+    cdef public bint others_spoke
     cdef object _alarms
     cdef object _membership
     cdef Histogram _loop_delays

@@ -22,6 +22,7 @@ import cython
 
 from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
 from amqp_broker.server.readiness import Readiness
+from amqp_broker.server.spare_pace import SparePace
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
 from amqp_broker.turn.file_work import FileWork
@@ -163,6 +164,10 @@ class Driver:
             gc.callbacks.append(self._collected)
         self._pace = CommonPace(config.background_time_ms / 1000.0)
         background.set_pace(self._pace)
+        self.others_spoke = False  # in this turn: somebody else than readers who are far behind
+        self._spare = SparePace(config.stream_far_percent / 100.0, config.background_time_ms / 1000.0, monotonic)
+        self._behind = background.behind
+        background.set_spare_pace(self._spare)
         background.set_patience(TimedPace(config.management_turn_time_us / 1_000_000.0))
         turn_share.set_pace(TimedPace(_BULK_S))
 
@@ -277,6 +282,9 @@ class Driver:
             log.critical("defect in the node: it stops", exc_info=error)
             self.fail(error)
         self._turn_ended_at = monotonic_time()
+        if self.others_spoke:
+            self.others_spoke = False
+            self._spare.others_took(self._turn_ended_at - began)
         self._turn_times.add(self._turn_ended_at - began)
 
     def _run_turn(self, may_sync: bool) -> bool:
@@ -314,9 +322,19 @@ class Driver:
             self._wake_at(self._due, now)
         if self.after_turn is not None:
             self.after_turn()
-        if self._jobs:
+        goes_on = bool(self._behind) and not is_synced and self._serve_behind(now)
+        if self._jobs or goes_on:
             self.wants_turn()  # after whatever else the loop has to deliver
         return is_synced
+
+    def _serve_behind(self, now: int) -> bool:
+        """Readers who are far behind have what they may have of this turn, when all others have what it brings, and
+        the disk is at work for them. Returns whether there may be more in the next."""
+        pace = self._spare
+        pace.start()
+        self._write(self.node.serve_behind(now))
+        pace.end()
+        return not pace.is_over
 
     def link_with(self, links: PeerLinks) -> None:
         """There can be other nodes, or workers: these are the links to them."""
@@ -417,6 +435,7 @@ class Driver:
         """A frame of another node. `input_is_over` follows."""
         if self.failed.done():
             return
+        self.others_spoke = True
         try:
             self.node.receive_peer(node_id, payload, self.now())
         except PeerProtocolError as error:
@@ -523,6 +542,7 @@ class Driver:
 
     def _synced(self, job: SyncJob) -> None:
         began = monotonic()
+        self.others_spoke = True
         if self._timings is not None:
             self._timings.record("sync", job.seconds)
         try:

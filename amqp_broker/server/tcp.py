@@ -275,6 +275,8 @@ class TcpTransport(Watched):
         """Have the node handle what is in the receive buffer. Returns whether its disk has taken it."""
         driver = self.driver
         now = driver.now()
+        if not self.connection.trailing:  # what others say who are not far behind themselves
+            driver.others_spoke = True
         driver.node.set_time(now)
         try:
             if cython.compiled:

@@ -557,6 +557,22 @@ class Config(ClusterConfig):
         "they are very many, a chunk each.",
         minimum=1 * MIB,
     )
+    stream_far_bytes: int = setting(
+        SIZE,
+        64 * MIB,
+        LIMITS,
+        "A reader with more of a stream than this before it is far behind: while others are busy, they come first.",
+        minimum=64 * KIB,
+    )
+    stream_far_percent: int = setting(
+        COUNT,
+        15,
+        LIMITS,
+        "All readers of a node that are far behind have so much of its time together, in percent, however busy others "
+        "are, and all that they can use while others are not. More of it catches up sooner and slows others down more.",
+        minimum=1,
+        maximum=100,
+    )
     stream_compaction_ms: int = setting(
         DURATION,
         60 * SECOND,

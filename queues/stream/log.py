@@ -277,6 +277,13 @@ class StreamLog:
         place = self._pages.at(max(offset, self.first))
         return place < 0 or self._pages[place].page.last < offset or self._pages[place].page.data is not None
 
+    def is_far(self, offset: int, octets: int) -> bool:
+        """Whether more than so many octets follow this offset. At the end of the log there is nothing to look for."""
+        parts = self._parts
+        if len(parts) <= WARM_PAGES or offset >= parts[-WARM_PAGES].page.first:
+            return False
+        return self.octets_from(offset) > octets
+
     def look_at(self, offset: int) -> int:
         """The page with this offset is read, if it is not in RAM. Returns the offset behind it, or `next`. Raises as
         `chunk_at` does."""

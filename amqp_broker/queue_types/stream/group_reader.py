@@ -55,13 +55,17 @@ _AT_ONCE = 256
 
 class GroupSettings:
     """What a node's groups go by. store_after: of so many settled messages the position is stored at once, of fewer
-    after store_ms. handover_ms: for so long somebody who was cancelled may settle what it holds."""
+    after store_ms. handover_ms: for so long somebody who was cancelled may settle what it holds. far_bytes: who has
+    more to read, whether in a group or alone, is far behind."""
 
-    def __init__(self, timers: Timers, clock: TurnClock, store_after: int, store_ms: int, handover_ms: int) -> None:
+    def __init__(
+        self, timers: Timers, clock: TurnClock, store_after: int, store_ms: int, handover_ms: int, far_bytes: int
+    ) -> None:
         self.clock = clock
         self.store_after = store_after
         self.store_ms = store_ms
         self.handover_ms = handover_ms
+        self.far_bytes = far_bytes
         self._timers = timers
 
     def awaited(self, read: Pending) -> AwaitedRead:

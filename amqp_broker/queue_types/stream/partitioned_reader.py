@@ -269,6 +269,10 @@ class PartitionConsumer(Consumer):
         delivery.consumer = self._consumer
         return self._consumer.deliver_record(delivery, octets, place, offset, self._field)
 
+    def trail(self, is_behind: bool) -> None:
+        """See Consumer."""
+        self._consumer.trail(is_behind)
+
     def deliver_at_once(self, message: Message, is_redelivered: bool) -> None:
         """See Consumer."""
         self._consumer.deliver_at_once(self._marked(message), is_redelivered)

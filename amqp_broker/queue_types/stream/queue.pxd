@@ -26,7 +26,9 @@ cdef class StreamQueue(LogQueue):
     cdef object _clock
     cdef object _late
     cdef list _seeking
+    cdef object _behind
     cdef bint _is_serving
+    cdef bint _is_serving_behind
     cdef object _counted
     cdef public object compactor
     cdef readonly object _packer
@@ -46,6 +48,9 @@ cdef class StreamQueue(LogQueue):
     cpdef void wake_readers(self) except *
     cpdef void _grown(self) except *
     cpdef void serve_later(self, StreamReader reader) except *
-    @cython.locals(reader=StreamReader, room=Py_ssize_t)
     cpdef bint _serve_some(self, long long now) except -1
+    cpdef bint _serve_behind(self, long long now) except -1
+    @cython.locals(reader=StreamReader, room=Py_ssize_t)
+    cdef bint _serve_line(self, object line, long long now, bint is_behind) except -1
+    cdef bint _is_far(self, StreamReader reader) except -1
     cpdef int ack(self, Delivery delivery) except -1

@@ -93,6 +93,8 @@ class StreamQueue(LogQueue):
         self._late: deque[StreamReader] = deque()
         self._seeking: list[StreamReader] = []
         self._is_serving = False
+        self._behind: deque[StreamReader] = deque()
+        self._is_serving_behind = False
         self.compactor: Compactor | None = None
         self._counted = StreamCounts()
         self._packer: Packer | None = None
@@ -531,6 +533,12 @@ class StreamQueue(LogQueue):
         """It may have something to do."""
         if not reader.is_late:
             reader.is_late = True
+            if reader.is_behind:
+                self._behind.append(reader)
+                if not self._is_serving_behind:
+                    self._is_serving_behind = True
+                    self._background.add_behind(self._serve_behind)
+                return
             self._late.append(reader)
             if not self._is_serving:
                 self._is_serving = True
@@ -538,18 +546,36 @@ class StreamQueue(LogQueue):
 
     def _serve_some(self, now: int) -> bool:
         """A slice: those who are late, in turns."""
-        room = self._background.slice
-        late = self._late
-        while late and room > 0:
-            reader = late.popleft()
-            reader.is_late = False
-            if not reader.is_ended:
-                room = self._serve(reader, room, now)
-                if room <= 0 and not reader.is_ended:
-                    self.serve_later(reader)
-            room -= 1  # to look costs something where there is nothing, too
-        self._is_serving = bool(late)
+        self._is_serving = self._serve_line(self._late, now, False)
         return self._is_serving
+
+    def _serve_behind(self, now: int) -> bool:
+        """The same, of those who are far behind."""
+        self._is_serving_behind = self._serve_line(self._behind, now, True)
+        return self._is_serving_behind
+
+    def _serve_line(self, line: deque[StreamReader], now: int, is_behind: bool) -> bool:
+        room = self._background.slice
+        while line and room > 0:
+            reader = line.popleft()
+            reader.is_late = False
+            room -= 1  # to look costs something where there is nothing, too
+            if reader.is_ended:
+                continue
+            if self._is_far(reader) != is_behind:
+                reader.trail(not is_behind)
+                self.serve_later(reader)
+                continue
+            room = self._serve(reader, room, now)
+            if room <= 0 and not reader.is_ended:
+                self.serve_later(reader)
+        return bool(line)
+
+    def _is_far(self, reader: StreamReader) -> bool:
+        stream = self.stream()
+        if stream is None or self.group.guest is not None or reader.offset < 0:
+            return False
+        return stream.log.is_far(reader.offset, self._groups.far_bytes)
 
     def _serve(self, reader: StreamReader, room: int, now: int) -> int:
         if reader in self._parked:

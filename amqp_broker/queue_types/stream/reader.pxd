@@ -13,6 +13,7 @@ cdef long long _NEVER
 cdef class StreamReader:
     cdef public long long offset
     cdef public bint is_late
+    cdef public bint is_behind
     cdef public bint is_ended
     cdef public bint knows_end
     cdef readonly object queue

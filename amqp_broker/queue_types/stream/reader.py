@@ -55,6 +55,7 @@ class LooksAt(NamedTuple):
 
 class StreamReader:
     """offset: of the message that it looks at next, below 0 before it was served. is_late: its queue is to serve it.
+    is_behind: with those who are far behind.
     knows_end: this node's copy has had all that was committed when the consumer came. start: where it begins. filter:
     what it wants of that, None for everything. counts: the queue's. looks_at: of the stream's groups, None for none.
     ending: where it is to end, as long as it is not known which offset that is: until. It is cancelled there."""
@@ -69,6 +70,7 @@ class StreamReader:
     ) -> None:
         self.offset = _UNPLACED
         self.is_late = False
+        self.is_behind = False
         self.is_ended = False
         self.knows_end = False
         self.queue = queue
@@ -91,6 +93,13 @@ class StreamReader:
     def end(self, gives_back: bool) -> None:
         """The consumer is cancelled. gives_back: its client settles nothing any more."""
         self.is_ended = True
+        if self.is_behind:
+            self.trail(False)
+
+    def trail(self, is_behind: bool) -> None:
+        """It is far behind now, or is not any more."""
+        self.is_behind = is_behind
+        self.consumer.trail(is_behind)
 
     def serve(self, room: int, now: int) -> int:
         """Hand out what there is, for as long as there is credit and room, in units of about a microsecond. Returns

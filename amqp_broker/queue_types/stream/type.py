@@ -149,7 +149,8 @@ class StreamType(GroupType):
         host = self._host
         config = host.config
         return GroupSettings(
-            host.timers, clock, config.stream_position_messages, config.stream_position_ms, config.stream_handover_ms
+            host.timers, clock, config.stream_position_messages, config.stream_position_ms, config.stream_handover_ms,
+            config.stream_far_bytes,
         )
 
     def policies_changed(self, queue: Queue, now: int) -> None:
