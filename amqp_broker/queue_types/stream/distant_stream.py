@@ -222,6 +222,7 @@ class DistantStream:
         self._sights: dict[LooksAt, _Sight] = {}
         self._placing: dict[StreamReader, tuple[Asking, Done]] = {}
         self._places: dict[Asking, Placed] = {}
+        self._is_ended = False
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
@@ -231,7 +232,9 @@ class DistantStream:
         return bool(self._readings or self._sights or self._placing)
 
     def reading(self, reader: StreamReader) -> DistantReading | None:
-        """What this reader has of it; None as long as it is not known what it looks at."""
+        """What this reader has of it; None as long as it is not known what it looks at, and when the stream is gone."""
+        if self._is_ended:
+            return None
         if reader.looks_at is not None and not self._sight_of(reader, reader.looks_at).is_of_now:
             return None
         found = self._readings.get(reader)
@@ -290,11 +293,15 @@ class DistantStream:
                 self._has_told(told)
             then(told.end.offset if told is not None else None)
 
+        if self._is_ended:
+            then(None)
+            return
         asking = self._ask_for_place(start, placed)
         self._places[asking] = then
 
     def end(self) -> None:
-        """The stream is gone: what is asked about it nobody answers. Readers have left."""
+        """The stream is gone: what is asked about it nobody answers, now or later. Readers have left."""
+        self._is_ended = True
         places, self._places = self._places, {}
         for asking, then in places.items():
             self._exchange.close(asking)
@@ -354,9 +361,12 @@ class DistantStream:
         return sight
 
     def look_again(self, reader: StreamReader, then: Callable[[], None]) -> None:
-        """Call `then` when what the reader looks at is seen as of all that this node has heard of by now; or when it is
-        gone."""
+        """Call `then` when what the reader looks at is seen as of all that this node has heard of by now; or when the
+        reader, or the stream, is gone."""
         assert reader.looks_at is not None  # who calls looks
+        if self._is_ended or reader.is_ended:
+            then()
+            return
         sight = self._sight_of(reader, reader.looks_at)
         sight.needed, sight.digest = self._group.heard_index(), 0
         sight.thens[reader] = then
