@@ -293,8 +293,9 @@ class QueueGroup(CommandSink):
         self.guest.count(queue_id, then, waits, self.clock.now)
 
     def all_members(self) -> tuple[str, ...]:
-        """Whoever has the log, or is getting it."""
-        return (*self.raft.members, *self.raft.learners)
+        """The processes that have the log, or are getting it: those of its voters and learners, which are hosts."""
+        names = (*self.raft.members, *self.raft.learners)
+        return tuple([self._places.process_of(self.group_id, name) for name in names])
 
     def member_to_ask(self) -> str:
         """Of a guest: who leads; while nobody is known to, another member, one with a link if there is one. "" for
@@ -790,7 +791,7 @@ class QueueGroup(CommandSink):
         counts what they have."""
         if len(self._filling) > _MOST_FILLING or not self._journal.is_writing or not self._member.is_leader:
             return False
-        return self.guest is None and len(self.all_members()) == 1
+        return self.guest is None and len(self.raft.members) + len(self.raft.learners) == 1
 
     def _let_settling_rest(self, now: int) -> bool:
         """Acknowledgements for which nobody waits go along with what comes next, or when they have rested for
