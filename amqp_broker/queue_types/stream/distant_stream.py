@@ -20,7 +20,7 @@ Invariants:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import not_found
@@ -306,6 +306,29 @@ class DistantStream:
         for asking, then in places.items():
             self._exchange.close(asking)
             then(None)
+
+    def come_home(self) -> Iterator[None]:
+        """This node has a copy now, and may be the only one: what others were asked is found here, one a step."""
+        while self._places and self._is_home:
+            asking, placed = self._places.popitem()
+            self._exchange.close(asking)
+            assert isinstance(asking.asked, Place)  # no other question is kept there
+            self.queue.place_as_known(asking.asked.start, placed)
+            yield
+        while self._placing and self._is_home:
+            _, (asking, done) = self._placing.popitem()
+            self._exchange.close(asking)
+            done(None)  # it finds its place when it is served
+            yield
+        for reader in [*self._readings, *[each for sight in self._sights.values() for each in sight.readers]]:
+            if self._is_home:
+                self.forget(reader)
+            yield
+
+    @property
+    def _is_home(self) -> bool:
+        """Whether this node has a copy, at the moment."""
+        return self._group.guest is None
 
     def _ask_for_place(self, start: Start, then: Callable[[Told | None], None]) -> Asking:
         return self._ask(Place(start, self._group.heard_index()), then)

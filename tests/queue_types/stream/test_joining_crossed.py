@@ -1,5 +1,5 @@
-"""A consumer joins a stream of which its node has no copy, and the stream, or the client, goes meanwhile: whoever waits
-is answered, and nobody is asked for ever."""
+"""A consumer joins a stream of which its node has no copy, and the stream, or the client, goes meanwhile, or the copies
+of it move: whoever waits is answered, and nobody is asked for ever."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client
 from tests.queue_types.stream.test_readers_at_guests import CANCELS
 from tests.queue_types.stream.test_streams_of_a_node import consume, declare, qos
-from tests.queue_types.test_guests import guest_of, settle
+from tests.queue_types.test_guests import guest_of, put_list, settle
 from tests.queue_types.test_quorum_cluster import answer
 
 #: Of the stream, and of its consumer.
@@ -91,3 +91,19 @@ def test_a_client_that_is_lost_meanwhile(cluster: NodeCluster, kind: str) -> Non
         cluster.nodes[guest_of(cluster)].lose(client)
         cluster.run(500)
         assert not anybody_asks(cluster), count
+
+
+@pytest.mark.parametrize("count", [0, 1, 4, 8, 16, 26])
+def test_the_only_copy_comes_to_its_node_meanwhile(cluster: NodeCluster, kind: str, count: int) -> None:
+    """There is nobody else any more who could say anything."""
+    declared(cluster, kind)
+    guest, client = guest_of(cluster), joining(cluster, kind)
+    turns(cluster, count)
+    put_list(cluster, guest)
+    cluster.run(1000)
+    publisher = cluster.nodes["n1"].client(1)
+    for number in range(6):
+        publisher.publish(1, "s", b"%d" % number)
+    cluster.run(1500)
+    assert client.names()[1:] == ["basic.consume-ok", *(["basic.cancel"] if kind == "until" else 6 * ["basic.deliver"])]
+    assert not anybody_asks(cluster)
