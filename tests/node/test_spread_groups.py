@@ -11,6 +11,7 @@ from amqp_broker.flow.steered import WINDOW
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.queue_types.groups.guest_counts import COUNT_MS
+from queues.stream.source import StreamSource
 from storage.errors import StorageError
 from tests.node.node_driver import Client, NodeDriver, declare, small_config
 from tests.node.system_service import SystemService
@@ -286,3 +287,17 @@ def test_an_old_folder_has_all_groups_at_worker_0() -> None:
     for group_id in (1, 2):
         assert group(world, "n1", group_id).raft.is_leader
         assert group(world, "n1/1", group_id).leader == "n1"
+
+
+def test_all_that_have_a_compacted_stream_agree_how_far_it_is(world: WorkerWorld) -> None:
+    """So its tombstones go at last, whichever worker has it."""
+    for group_id, queue in declared(world, x_queue_type="stream", x_stream_compact=True).items():
+        client = confirming(world, "n1")
+        publish(client, b"one", b"two", key=queue)
+        world.run(300)
+        here = world.names[WORKERS[group_id - 1]]
+        source = world.nodes[here].node.broker.vhosts["/"].queues[queue].capability(StreamSource)
+        source.compact(lambda *_: None)
+        world.run(5000)
+        found = source.figures().compaction
+        assert (found.below, found.agreed) == (2, 2), here

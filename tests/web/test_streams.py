@@ -29,6 +29,8 @@ def test_a_stream_is_shown_and_trimmed(log: Http) -> None:
     assert log.get(f"{LOG}/offset?time={found['last_time'] + 1}")["offset"] == 4
     for wrong in ("", "?time=soon", "?time=2001-01-01T00:00:00"):
         assert log("GET", f"{LOG}/offset{wrong}").status == 400
+    said = log("GET", f"{LOG}/offset?time=first").reason
+    assert said == "time is a time such as 2026-01-31T12:00:00Z, or milliseconds since the epoch, and not 'first'"
     assert log("POST", f"{LOG}/trim", {"before": 2}).json == {"first_offset": 2}
     assert log("POST", f"{LOG}/trim", {}).status == 400
     assert log("GET", "/v1/streams/%2F/none").status == 404

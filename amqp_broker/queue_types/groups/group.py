@@ -302,8 +302,9 @@ class QueueGroup(CommandSink):
         self.guest.count(queue_id, then, waits, self.clock.now)
 
     def all_members(self) -> tuple[str, ...]:
-        """Whoever has the log, or is getting it."""
-        return (*self.raft.members, *self.raft.learners)
+        """The processes that have the log, or are getting it: those of its voters and learners, which are hosts."""
+        names = (*self.raft.members, *self.raft.learners)
+        return tuple([self._places.process_of(self.group_id, name) for name in names])
 
     def member_to_ask(self) -> str:
         """Of a guest: who leads; while nobody is known to, another member, one with a link if there is one. "" for
@@ -804,7 +805,9 @@ class QueueGroup(CommandSink):
         """Whether what comes in the next turns goes along with what is filled: the disk is busy, and it would wait for
         the sync after that in any case; or it is little, and more comes at once. Not where other members have it on
         their way meanwhile, nor when it is much."""
-        if not self._member.is_leader or self.guest is not None or len(self.all_members()) > 1:
+        if not self._member.is_leader or self.guest is not None:
+            return False
+        if len(self.raft.members) + len(self.raft.learners) > 1:
             return False
         count = len(self._filling)
         if count > _MOST_FILLING or self.filled_bytes > _MOST_FILLED_BYTES:

@@ -20,7 +20,7 @@ Invariants:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from amqp_broker.errors import not_found
@@ -222,6 +222,7 @@ class DistantStream:
         self._sights: dict[LooksAt, _Sight] = {}
         self._placing: dict[StreamReader, tuple[Asking, Done]] = {}
         self._places: dict[Asking, Placed] = {}
+        self._is_ended = False
 
     # -- readers -------------------------------------------------------------------------------------------------------
 
@@ -231,7 +232,9 @@ class DistantStream:
         return bool(self._readings or self._sights or self._placing)
 
     def reading(self, reader: StreamReader) -> DistantReading | None:
-        """What this reader has of it; None as long as it is not known what it looks at."""
+        """What this reader has of it; None as long as it is not known what it looks at, and when the stream is gone."""
+        if self._is_ended:
+            return None
         if reader.looks_at is not None and not self._sight_of(reader, reader.looks_at).is_of_now:
             return None
         found = self._readings.get(reader)
@@ -290,15 +293,42 @@ class DistantStream:
                 self._has_told(told)
             then(told.end.offset if told is not None else None)
 
+        if self._is_ended:
+            then(None)
+            return
         asking = self._ask_for_place(start, placed)
         self._places[asking] = then
 
     def end(self) -> None:
-        """The stream is gone: what is asked about it nobody answers. Readers have left."""
+        """The stream is gone: what is asked about it nobody answers, now or later. Readers have left."""
+        self._is_ended = True
         places, self._places = self._places, {}
         for asking, then in places.items():
             self._exchange.close(asking)
             then(None)
+
+    def come_home(self) -> Iterator[None]:
+        """This node has a copy now, and may be the only one: what others were asked is found here, one a step."""
+        while self._places and self._is_home:
+            asking, placed = self._places.popitem()
+            self._exchange.close(asking)
+            assert isinstance(asking.asked, Place)  # no other question is kept there
+            self.queue.place_as_known(asking.asked.start, placed)
+            yield
+        while self._placing and self._is_home:
+            _, (asking, done) = self._placing.popitem()
+            self._exchange.close(asking)
+            done(None)  # it finds its place when it is served
+            yield
+        for reader in [*self._readings, *[each for sight in self._sights.values() for each in sight.readers]]:
+            if self._is_home:
+                self.forget(reader)
+            yield
+
+    @property
+    def _is_home(self) -> bool:
+        """Whether this node has a copy, at the moment."""
+        return self._group.guest is None
 
     def _ask_for_place(self, start: Start, then: Callable[[Told | None], None]) -> Asking:
         return self._ask(Place(start, self._group.heard_index()), then)
@@ -354,9 +384,12 @@ class DistantStream:
         return sight
 
     def look_again(self, reader: StreamReader, then: Callable[[], None]) -> None:
-        """Call `then` when what the reader looks at is seen as of all that this node has heard of by now; or when it is
-        gone."""
+        """Call `then` when what the reader looks at is seen as of all that this node has heard of by now; or when the
+        reader, or the stream, is gone."""
         assert reader.looks_at is not None  # who calls looks
+        if self._is_ended or reader.is_ended:
+            then()
+            return
         sight = self._sight_of(reader, reader.looks_at)
         sight.needed, sight.digest = self._group.heard_index(), 0
         sight.thens[reader] = then

@@ -4,6 +4,7 @@ from queues.queue cimport Queue
 
 cdef class LogQueue(Queue):
     cdef public dict consumers
+    cdef set _joining
 
     cpdef int dispatch(self, long long now) except -1
     cpdef int reject(self, Delivery delivery, long long now) except -1

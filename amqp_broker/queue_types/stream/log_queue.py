@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from amqp_broker.errors import AmqpException, precondition_failed
+from amqp_broker.errors import AmqpException, not_found, precondition_failed
 from amqp_broker.queue_types.stream.group_reader import GroupDelivery
 from amqp_broker.queue_types.stream.wish import Wish, not_implemented
 from queues.arguments import ArgumentError
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class LogQueue(Queue):
-    """consumers: exactly those of this node that have not ended, each with what reads for it."""
+    """consumers: exactly those of this node that have not ended, each with what reads for it. _joining: those that have
+    not been answered yet."""
 
     keeps_messages = True
 
@@ -30,6 +31,7 @@ class LogQueue(Queue):
         self.declaration = declaration
         self.counts_returns = True
         self.consumers: dict[Consumer, Any] = {}  # own class: each type of queue has that of its readers
+        self._joining: set[Consumer] = set()
 
     @property
     def _title(self) -> str:
@@ -64,7 +66,9 @@ class LogQueue(Queue):
     # -- consumers, who give credit by settling ------------------------------------------------------------------------
 
     def admit(self, consumer: Subscriber, then: Done) -> None:
-        """See Queue."""
+        """See Queue. If the queue goes before it has joined, that is its answer: it is not told by basic.cancel of a
+        tag that it does not have yet."""
+        joining = cast("Consumer", consumer)
         try:
             reader = self._reader_for(consumer, Wish.of(consumer, self._title))
         except ArgumentError as error:
@@ -74,14 +78,18 @@ class LogQueue(Queue):
             then(error)
             return
         self.had_consumers = True
-        self.consumers[cast("Consumer", consumer)] = reader
+        self.consumers[joining] = reader
+        self._joining.add(joining)
 
         def joined(error: Exception | None) -> None:
+            self._joining.remove(joining)
+            if error is None and joining not in self.consumers:
+                error = not_found("queue", self.name, self.declaration.vhost)
             if error is not None:
-                self.cancel(cast("Consumer", consumer), True, 0)
+                self.cancel(joining, True, 0)
             then(error)
 
-        self._join(cast("Consumer", consumer), joined)
+        self._join(joining, joined)
 
     def _reader_for(self, consumer: Subscriber, wish: Wish) -> object:
         """What reads for a consumer. Raises AmqpException."""
@@ -105,8 +113,10 @@ class LogQueue(Queue):
         """The queue is gone."""
         consumers, self.consumers = self.consumers, {}
         for consumer, reader in consumers.items():
+            is_joining = consumer in self._joining  # it is answered when its reader ends, or soon after
             reader.end(True)
-            consumer.on_queue_gone()
+            if not is_joining:
+                consumer.on_queue_gone()
             self._reader_has_left(reader)
 
     def is_abandoned(self) -> bool:

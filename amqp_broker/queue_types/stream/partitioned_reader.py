@@ -143,8 +143,9 @@ class PartitionedReader:
         """The consumer is cancelled. gives_back: its client settles nothing any more."""
         self.is_ended = True
         first = self._first
+        self._watch.end(gives_back)
+        first.unwatch(self._watch)
         if self._is_member:
-            first.unwatch(self._watch)
             first.group.submit(LeavePartitions(first.queue_id, self.name, self._number))
         for partition in list(self.readers):
             self._drop(partition, gives_back)

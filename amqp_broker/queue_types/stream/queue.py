@@ -318,6 +318,8 @@ class StreamQueue(LogQueue):
 
     def moved(self) -> Iterator[None]:
         """This node has a copy now, or has none any more: its readers go on with what there is, one a step."""
+        if self.distant is not None and self.group.guest is None:
+            yield from self.distant.come_home()
         for wake in list(self._listeners):
             wake()
             yield

@@ -14,15 +14,16 @@ from amqp_broker.web.errors import bad_request
 
 _WORD: Final = re.compile(r"first|last|next|[0-9]+[YMDhms]")
 _OFFSET: Final = re.compile(r"-?[0-9]{1,18}")
-_WHAT: Final = "an offset, a time such as 2026-01-31T12:00:00Z, first, last, next, or an age such as 1h"
+_TIME: Final = "a time such as 2026-01-31T12:00:00Z"
+_WHAT: Final = f"an offset, {_TIME}, first, last, next, or an age such as 1h"
 
 
-def time_of(value: str, name: str) -> int:
-    """Of ISO 8601 with a zone: milliseconds since the epoch. Raises ApiError."""
+def time_of(value: str, name: str, what: str = f"{_TIME}, or milliseconds since the epoch") -> int:
+    """Of ISO 8601 with a zone: milliseconds since the epoch. what: may be said there. Raises ApiError."""
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
-        raise bad_request(f"{name} is {_WHAT}") from None
+        raise bad_request(f"{name} is {what}, and not {value[:100]!r}") from None
     if moment.tzinfo is None:
         raise bad_request(f"{name}: a time needs its zone, such as the Z of 2026-01-31T12:00:00Z")
     return max(0, int(moment.timestamp() * 1000))
@@ -32,7 +33,7 @@ def place_fields(value: int | str, name: str) -> JsonObject:
     """What `stream.find` is asked for. Raises ApiError."""
     if isinstance(value, int) or _OFFSET.fullmatch(value):
         return {"at": int(value)}
-    return {"at": value} if _WORD.fullmatch(value) else {"time": time_of(value, name)}
+    return {"at": value} if _WORD.fullmatch(value) else {"time": time_of(value, name, _WHAT)}
 
 
 def offsets_at(asked: Asked, value: int | str, name: str) -> list[tuple[str, int]]:
