@@ -279,8 +279,8 @@ class StreamLog:
 
     def is_far(self, offset: int, octets: int) -> bool:
         """Whether more than so many octets follow this offset. At the end of the log there is nothing to look for."""
-        parts = self._parts
-        if len(parts) <= WARM_PAGES or offset >= parts[-WARM_PAGES].page.first:
+        pages = self._pages
+        if len(pages) <= WARM_PAGES or offset >= pages[len(pages) - WARM_PAGES].page.first:
             return False
         return self.octets_from(offset) > octets
 
