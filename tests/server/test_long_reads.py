@@ -36,9 +36,12 @@ async def test_more_is_expected_behind_a_read_of_as_much_as_one_may(
     driver.after_turn = ended.set
 
     async def turns_until(happens: Callable[[], object]) -> None:
-        while not happens():
+        for _ in range(100):
+            if happens():
+                return
             await asyncio.wait_for(ended.wait(), 10)
             ended.clear()
+        raise AssertionError("it does not happen")
 
     with socket.create_connection(listening.getsockname()) as client:
         connections = node.clients.connections
