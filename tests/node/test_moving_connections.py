@@ -639,6 +639,35 @@ def test_who_has_messages_under_way_to_a_group_stays() -> None:
     assert [event.body for event in reader.take() if event.body not in (b"", b"other")] == [b"first", b"second"]
 
 
+def test_who_has_something_in_a_chunk_that_waits_for_the_disk_stays() -> None:
+    """From the other worker the next message would be in the log before it."""
+    world = WorkerWorld(2, group_workers=(0, 0))
+    world.declare(A, "c")
+    client, other = world.client(A, 1), world.client(A, 1)
+    client.send(1, declare("s", x_queue_type="stream"))
+    client.publish(1, "s", b"makes it")
+    world.run(500)
+    world.stall(A)
+    other.send(1, methods.ConfirmSelect(False))
+    other.publish(1, "c", b"syncs")
+    world.step()
+    client.publish(1, "s", b"first")
+    assert world.nodes[A].node.steering.wish(client.connection, B)
+    world.settle()
+    client.publish(1, "s", b"second")
+    world.settle()
+    world.release(A)
+    world.run(500)
+    reader = world.client(A, 1)
+    from_first = Table({"x-stream-offset": "first"})
+    reader.send(
+        1, methods.BasicQos(0, 10, False), methods.BasicConsume(0, "s", "t", False, False, False, False, from_first)
+    )
+    world.run(500)
+    bodies = [event.body for event in reader.take() if event.method.name == "basic.deliver"]
+    assert bodies == [b"makes it", b"first", b"second"]
+
+
 def chance_of_groups(seed: int) -> tuple[int, ...]:
     """By group, the worker that has it."""
     return tuple(random.Random(seed).choice(((), (1, 0, 2), (2, 1, 0), (1, 1, 2))))

@@ -64,6 +64,7 @@ cdef class QueueGroup(CommandSink):
     cdef dict _growing
     cdef list _filling
     cdef readonly Py_ssize_t filled_bytes
+    cdef readonly Py_ssize_t sealed
     cdef Py_ssize_t _gathered
     cdef object _timed
     cdef unsigned long long _sampled

@@ -187,7 +187,7 @@ class Filling(Protocol):
 class QueueGroup(CommandSink):
     """raft: the group, open, with this machine. queues: those that the metadata have, by id. guest: what this node
     does while it is no member, None while it is one, or nobody has named the members. feeds: of the guests of this
-    member. filled_bytes: of what is being filled, octets."""
+    member. filled_bytes: of what is being filled, octets. sealed: how often all of that was submitted."""
 
     def __init__(
         self, raft: Group, machine: QueueGroupMachine, pager: Pager, groups: QuorumGroups, host: GroupHost,
@@ -252,6 +252,7 @@ class QueueGroup(CommandSink):
         self._growing: dict[int, Callable[[], None]] = {}
         self._filling: list[Filling] = []
         self.filled_bytes = 0
+        self.sealed = 0
         self._gathered = 0  # turns
         self._timed: deque[tuple[int, float]] = deque()  # (index, when it was proposed), where timings are taken
         self._sampled = self._sampled_at = 0  # an entry that is under way, 0 for none, and when it was proposed
@@ -762,6 +763,7 @@ class QueueGroup(CommandSink):
         if self._filling and not self._fills_on():
             filling, self._filling = self._filling, []
             self._gathered = 0
+            self.sealed += 1
             for each in filling:
                 each.seal()
         if not self._let_settling_rest(now):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.queue_types.groups.group import QueueGroup
@@ -29,12 +29,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("amqp_broker.cluster")
 
-#: By group, a session of this process and the number of a command in it.
-UnderWay: TypeAlias = dict[int, tuple[int, int]]
+#: Of `sealed`: nothing was being filled.
+_NOTHING = -1
 #: A node that leads nothing asks no more often than this to lead a group, milliseconds.
 _ASK_MS = 1000
 #: Within so long of a read that took as much as one may, more of that client is expected, milliseconds.
 _INPUT_MS = 5
+
+
+class Submitted(NamedTuple):
+    """Commands of this process to a group, up to number `last` of a session; and behind these what was being filled
+    when the group had `sealed` so often."""
+
+    session: int
+    last: int
+    sealed: int = _NOTHING
+
+
+#: By group.
+UnderWay: TypeAlias = dict[int, Submitted]
 
 
 class QuorumGroups:
@@ -125,19 +138,27 @@ class QuorumGroups:
         return self.is_active and any(group.backlog_bytes() or group.settling for group in self.all.values())
 
     def under_way(self) -> UnderWay:
-        """What was submitted in this turn or before, and has not come to its log."""
-        return {group_id: (group.stream.session, group.stream.last) for group_id, group in self.all.items()
-                if self.is_active and group.backlog_bytes()}  # fmt: skip
+        """What was published in this turn or before, and has not come to its log."""
+        return {
+            group_id: Submitted(
+                group.stream.session, group.stream.last, group.sealed if group.filled_bytes else _NOTHING
+            )
+            for group_id, group in self.all.items()
+            if self.is_active and group.backlog_bytes()
+        }
 
     def leave_what_is_applied(self, under_way: UnderWay) -> UnderWay:
         """Of what was under way, what is still. In a new session commands have new numbers: then it is all there is."""
         left: UnderWay = {}
-        for group_id, (session, last) in under_way.items():
-            stream = self.all[group_id].stream
-            if stream.unapplied and stream.session != session:
-                left[group_id] = (stream.session, stream.last)
-            elif stream.unapplied and stream.applied < last:
-                left[group_id] = (session, last)
+        for group_id, before in under_way.items():
+            group = self.all[group_id]
+            stream = group.stream
+            if before.sealed == group.sealed:  # it has no number yet
+                left[group_id] = before
+            elif stream.unapplied and (before.sealed != _NOTHING or stream.session != before.session):
+                left[group_id] = Submitted(stream.session, stream.last)
+            elif stream.unapplied and stream.applied < before.last:
+                left[group_id] = before
         return left
 
     def __iter__(self) -> Iterator[QueueGroup]:

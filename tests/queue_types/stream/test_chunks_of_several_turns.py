@@ -88,6 +88,24 @@ def test_a_sync_in_which_the_group_has_nothing_lets_it_go_on(driver: NodeDriver)
     assert chunks(driver) == [(0, 2)]
 
 
+def test_what_is_held_is_under_way_until_it_is_in_the_log(driver: NodeDriver) -> None:
+    """Its client is not to publish by way of another worker before. What others publish meanwhile does not count."""
+    client = a_stream(driver)
+    job = busy(driver, client)
+    publish(driver, client, b"1")
+    groups = driver.node.groups
+    under_way = groups.leave_what_is_applied(groups.under_way())
+    assert under_way
+    driver.synced(job)
+    job = driver.take_sync()
+    publish(driver, client, b"another's")
+    under_way = groups.leave_what_is_applied(under_way)
+    assert under_way
+    driver.synced(job)
+    assert groups.leave_what_is_applied(under_way) == {}
+    assert chunks(driver)[:2] == [(0, 1), (1, 1)]
+
+
 def test_a_chunk_is_no_longer_for_that(driver: NodeDriver) -> None:
     """A disk that hangs: what is held is not more than a few chunks."""
     client = a_stream(driver)
