@@ -949,7 +949,7 @@ class QueueGroup(CommandSink):
         earliest = _NEVER
         if self.machine.wants_checkpoint():  # if the one before is not on the disk yet, it is soon
             earliest = self.clock.now + _REST_MS
-        if self._gathered:
+        if self._gathered and not self._journal.is_writing:  # else it goes on when that is over
             earliest = min(earliest, self.clock.now + _GATHER_MS)
         if self._rests_until > self.clock.now:
             earliest = min(earliest, self._rests_until)

@@ -233,6 +233,25 @@ def test_they_do_not_wait_for_who_says_nothing_more(driver: NodeDriver) -> None:
     assert confirmed(client)[-1] == 1
 
 
+def test_while_the_disk_is_busy_no_deadline_looks_after_them(driver: NodeDriver) -> None:
+    """It may hang."""
+    client = a_stream(driver)
+    client.send(1, methods.QueueDeclare(0, "c", False, True))
+    driver.settle()
+    group = driver.queue("s").group
+    driver.node.input_goes_on(True, driver.now)
+    publish(driver, client, b"1")
+    assert group.next_deadline() == driver.now + 1
+    publish(driver, client, b"classic", name="c")
+    job = driver.take_sync()
+    driver.wait(1)
+    assert group.filled_bytes > 0
+    assert group.next_deadline() == 0
+    driver.synced(job)
+    driver.wait(3)
+    assert group.filled_bytes == 0
+
+
 def test_what_is_expected_and_does_not_come_is_forgotten(driver: NodeDriver) -> None:
     client = a_stream(driver)
     driver.node.input_goes_on(True, driver.now)
