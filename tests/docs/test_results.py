@@ -101,3 +101,14 @@ def test_the_readme_quotes_what_was_measured() -> None:
                 decimals = len(said.partition(".")[2])
                 measured = ratio_of(page, scenario)
                 assert abs(float(said) - measured) <= 0.51 * 10**-decimals, (page.name, scenario, said, measured)
+
+
+def test_the_readme_quotes_what_was_measured_of_streams() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Streams")[2].partition("\n## ")[0]
+    words = section.partition("Times RabbitMQ's streams")[2].split()
+    lines = [line.strip("| ").split(" | ") for line in page_of("streams").read_text(encoding="utf-8").splitlines()]
+    found = [float(cells[2]) for cells in lines if cells[0].endswith(", ratio")]
+    thousand, ten_thousand, again = found
+    assert words[words.index("10,000") - 2] == f"{ten_thousand:.1f}"
+    assert words[words.index("1,000,") - 2] == f"{thousand:.1f}"
+    assert words[words.index("from") - 1] == f"{again:.1f}"
