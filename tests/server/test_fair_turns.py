@@ -3,31 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
 
 from amqp_broker.flow.peer import Peer
-from amqp_broker.node import Node
 from amqp_broker.server.driver import CommonPace, Driver
-from amqp_broker.settings.config import Config
-from storage.disk import FileDisk
 
 #: Longer than a turn has for them, seconds.
 LONG_S = 0.004
-
-
-@pytest.fixture
-async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    config = Config()
-    node = Node(config, FileDisk(tmp_path), int(time.time() * 1000), os.urandom)
-    node.recover(int(time.time() * 1000))
-    driver = Driver(node, config, asyncio.get_running_loop())
-    yield driver
-    driver.stop_threads()
 
 
 class Sender:

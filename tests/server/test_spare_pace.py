@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from amqp_broker.node import Node
 from amqp_broker.server.driver import Driver
 from amqp_broker.server.spare_pace import SparePace
-from amqp_broker.settings.config import Config
-from storage.disk import FileDisk
 
 LIMIT_S = 0.001
 SLICE_S = 0.0001
@@ -111,16 +105,6 @@ def test_it_has_all_again_soon_after_others_have_said_their_last() -> None:
     world.run(CALM_S, 0.0003, 0.0)
     world.now += 0.021
     assert world.turn(0.0) >= LIMIT_S / SLICE_S
-
-
-@pytest.fixture
-async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    config = Config()
-    node = Node(config, FileDisk(tmp_path), int(time.time() * 1000), os.urandom)
-    node.recover(int(time.time() * 1000))
-    driver = Driver(node, config, asyncio.get_running_loop())
-    yield driver
-    driver.stop_threads()
 
 
 def burn(seconds: float) -> None:
