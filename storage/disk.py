@@ -33,6 +33,8 @@ Octets = bytes | bytearray | memoryview
 LOCK_FILE = "LOCK"
 MAX_DESCRIPTORS = 256
 MAX_VECTORS = 512  # far below IOV_MAX of every platform
+#: What has more pieces is written, and then synced: two calls. As many as _to_disk has room for.
+_FEW_VECTORS = 64
 #: Behind the name of a file that takes the place of another when it is whole.
 _DRAFT = ".new"
 _sync_number = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
@@ -81,6 +83,10 @@ class Disk(Protocol):
 
     def sync(self, path: str) -> None:
         """Make the contents of a file durable (fdatasync)."""
+        ...
+
+    def write_and_sync(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        """`write` and `sync` of the same file, in one call: a thread that does it waits for the interpreter once."""
         ...
 
     def sync_folder(self, folder: str) -> None:
@@ -280,6 +286,23 @@ class FileDisk:
         finally:
             self._release(path, descriptor)
 
+    def write_and_sync(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        self._check_writable()
+        descriptor = self._acquire(path, create=False)
+        try:
+            descriptor.is_dirty = True
+            try:
+                is_synced = self._write_and_sync_descriptor(descriptor.number, offset, buffers)
+            except OSError as error:
+                raise self._remember_failure(path, error) from error
+            if is_synced:
+                descriptor.is_dirty = False
+                return
+            _write_all(descriptor.number, offset, buffers)
+        finally:
+            self._release(path, descriptor)
+        self.sync(path)
+
     def sync_folder(self, folder: str) -> None:
         self._check_writable()
         descriptor = self._open_number(self._full(folder), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -335,6 +358,10 @@ class FileDisk:
 
     def _sync_descriptor(self, number: int) -> None:
         _sync_number(number)
+
+    def _write_and_sync_descriptor(self, number: int, offset: int, buffers: Sequence[Octets]) -> bool:
+        """False: neither is done. Raises OSError where the sync has failed."""
+        return _to_disk(number, offset, buffers) if cython.compiled else False
 
     def _remember_failure(self, path: str, error: OSError) -> SyncFailed:
         with self._guard:
@@ -504,3 +531,28 @@ def _write_all(descriptor: int, offset: int, buffers: Sequence[Octets]) -> None:
     finally:
         for view in waiting:
             view.release()
+
+
+def _to_disk(descriptor: int, offset: int, buffers: Sequence[Octets]) -> bool:
+    """pwritev(2) and fdatasync(2) while others have the interpreter's lock, where a few pieces are written whole.
+    Returns whether it is done. Raises OSError where the sync has failed. Compiled only."""
+    count = len(buffers)
+    if count > _FEW_VECTORS:
+        return False
+    pieces: Any
+    held = total = 0
+    try:
+        for buffer in buffers:
+            PyObject_GetBuffer(buffer, cython.address(pieces.views[held]), PyBUF_SIMPLE)  # type: ignore[name-defined]  # noqa: F821
+            pieces.vector[held].iov_base = pieces.views[held].buf  # noqa: F821
+            pieces.vector[held].iov_len = pieces.views[held].len  # noqa: F821
+            total += pieces.views[held].len  # noqa: F821
+            held += 1
+        with cython.nogil:
+            failure = vector_to_disk(descriptor, pieces.vector, count, offset, total)  # type: ignore[name-defined]  # noqa: F821
+    finally:
+        for place in range(held):
+            PyBuffer_Release(cython.address(pieces.views[place]))  # type: ignore[name-defined]  # noqa: F821
+    if failure > 0:
+        raise OSError(failure, os.strerror(failure))
+    return bool(failure == 0)

@@ -1,6 +1,7 @@
 # C types of journal.py.
 cimport cython
 from amqp_broker.octets.buffer cimport Buffer
+from storage.records cimport pack_header
 
 cdef int _BATCH
 cdef Py_ssize_t _HEADER_BYTES, _SEGMENT_BYTES, _ROOM_BATCH_BYTES

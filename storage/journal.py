@@ -113,9 +113,6 @@ class Batch:
                 self.room_bytes = 0  # it may be what there was no space for
             self._was_tried = True
             self._write(path)
-            if self.cuts_room:
-                self._disk.truncate(path, self._offset + self.size())
-            self._disk.sync(path)
             if not self._offset:
                 self._disk.sync_folder(self._folder)
             self._is_durable = True
@@ -125,7 +122,7 @@ class Batch:
             del self.removals[0]
 
     def _write(self, path: str) -> None:
-        """Write the batch as one record, or as several where it was split, and the room behind it."""
+        """Write the batch as one record, or as several where it was split, and the room behind it, and sync it."""
         octets = self.buffer.view()
         views = [octets]
         pieces: list[Octets] = []
@@ -145,10 +142,15 @@ class Batch:
                 start = end
             if not self._offset:
                 self._disk.append(path, pieces)
+            elif self.cuts_room:
+                self._disk.write(path, self._offset, pieces)
+                self._disk.truncate(path, self._offset + self.size())
+            else:
+                if self.room_bytes:
+                    pieces.append(_zeroes(self.room_bytes))
+                self._disk.write_and_sync(path, self._offset, pieces)
                 return
-            if self.room_bytes:
-                pieces.append(_zeroes(self.room_bytes))
-            self._disk.write(path, self._offset, pieces)
+            self._disk.sync(path)
         finally:
             # A bytearray with a view cannot grow, and an error would keep the views alive.
             for view in views:

@@ -115,8 +115,14 @@ class PageSync:
     def run(self) -> None:
         """Make them durable. Raises OSError; the node must stop then, unless there was no space: then it may be called
         again, and writes everything again."""
-        self._write()
-        self._sync()
+        written = self._write()
+        for path in self._files:
+            if path not in written:
+                with suppress(FileNotFoundError):  # its pages were released since: nothing is left to keep
+                    self._disk.sync(path)
+        for folder in self._folders:
+            with suppress(FileNotFoundError):  # its queue was dropped since
+                self._disk.sync_folder(folder)
 
     def finish(self) -> None:
         """It has run: what it has written can be read. Raises CorruptRecord for a file that is gone, though it is
@@ -126,27 +132,23 @@ class PageSync:
             if self._store.has_segment(queue_id, location.segment):
                 raise CorruptRecord(page_path(queue_id, location.segment), location.offset, "the file is missing")
 
-    def _write(self) -> None:
-        """Those of a file, which follow each other there, at once: after each call this thread waits for the
-        interpreter."""
+    def _write(self) -> set[str]:
+        """Those of a file, which follow each other there, at once, and the sync with them: after each call this thread
+        waits for the interpreter. Returns the files that are synced."""
+        written = set()
         files: dict[tuple[int, int], list[_Write]] = {}
         for write in self._writes:
             files.setdefault((write.queue_id, write.location.segment), []).append(write)
         for (queue_id, number), writes in files.items():
             buffers = [octets for write in writes for octets in (write.header, write.page)]
             location = writes[0].location
+            path = page_path(queue_id, number)
             try:
-                self._disk.write(page_path(queue_id, number), location.offset, buffers)
+                self._disk.write_and_sync(path, location.offset, buffers)
             except FileNotFoundError:  # its queue may have been dropped since
                 self._missing.append((queue_id, location))
-
-    def _sync(self) -> None:
-        for path in self._files:
-            with suppress(FileNotFoundError):  # its pages were released since: nothing is left to keep
-                self._disk.sync(path)
-        for folder in self._folders:
-            with suppress(FileNotFoundError):  # its queue was dropped since
-                self._disk.sync_folder(folder)
+            written.add(path)
+        return written
 
 
 class _AtOnce:

@@ -56,6 +56,9 @@ class UnchangedDisk(FileDisk):
     def sync(self, path: str) -> None:
         pass
 
+    def write_and_sync(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        pass
+
     def sync_folder(self, folder: str) -> None:
         pass
 

@@ -3,8 +3,10 @@ from amqp_broker.connection.connection cimport Connection
 from amqp_broker.node cimport Node, Turn
 from amqp_broker.server.peers cimport PeerLinks
 from amqp_broker.server.readiness cimport Readiness
+from amqp_broker.server.spare_pace cimport SparePace
 from amqp_broker.server.system_calls cimport monotonic_time
 from amqp_broker.turn.histogram cimport Histogram
+from amqp_broker.turn.sync_job cimport SyncJob
 
 cdef double _CALM_S, _BULK_S, _SYNCS_S
 cdef Py_ssize_t _IMMEDIATE_TURN_BYTES
@@ -32,7 +34,7 @@ cdef class Driver:
     cdef double _turn_ended_at
     cdef object _late
     cdef public Readiness readiness
-    cdef object _job
+    cdef SyncJob _job
     cdef double _syncs_until
     cdef Py_ssize_t _inline_bytes
     cdef double _inline_again_at
@@ -47,7 +49,7 @@ cdef class Driver:
     cdef object _idle
     cdef object _background
     cdef object _jobs
-    cdef object _spare
+    cdef SparePace _spare
     cdef object _behind
     cdef public bint others_spoke
     cdef object _alarms

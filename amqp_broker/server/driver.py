@@ -15,6 +15,7 @@ import gc
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ import cython
 from amqp_broker.server.descriptors import EXHAUSTED, SPARE, ClientRoom, limit
 from amqp_broker.server.readiness import Readiness
 from amqp_broker.server.spare_pace import SparePace
+from amqp_broker.server.sync_thread import SyncThread
 from amqp_broker.server.system_calls import monotonic_time
 from amqp_broker.server.verification import VERIFY_PAUSE_S, failures_of, take_few
 from amqp_broker.turn.file_work import FileWork
@@ -148,7 +150,7 @@ class Driver:
         self._loop_delays, self._turn_times = node.loop_delays, node.turn_times
         clients = node.clients
         clients.allow(self.room.connections, self.room.most - SPARE)
-        self._syncer = started_thread("sync")
+        self._syncer = SyncThread()
         self._checker = started_thread("login")
         self._filer = started_thread("files")  # who checks passwords takes his time
         self._timer: asyncio.TimerHandle | None = None
@@ -492,11 +494,11 @@ class Driver:
         if job is None:
             return False
         if not may_block or not job.is_within(self._inline_bytes):
-            self._syncer.submit(self._run_job, job)
+            self._syncer.submit(partial(self._run_job, job))
             return False
         began = monotonic()
         if began < self._inline_again_at or began > self._syncs_until:
-            self._syncer.submit(self._run_job, job)
+            self._syncer.submit(partial(self._run_job, job))
             return False
         try:
             job.run()
@@ -559,12 +561,12 @@ class Driver:
     def _sync_failed(self, job: SyncJob, error: OSError) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             self._alarms.disk_full(True)
-            self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, self._run_job, job)
+            self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, partial(self._run_job, job))
             self.wants_turn()
             return
         if error.errno in EXHAUSTED and not isinstance(error, SyncFailed):
             log.error("what was written cannot be synced yet: %s; trying again in %g s", error, _FULL_DISK_RETRY_S)
-            self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, self._run_job, job)
+            self._loop.call_later(_FULL_DISK_RETRY_S, self._syncer.submit, partial(self._run_job, job))
             return
         log.critical("the disk has failed: %s. The node stops; nothing unsynced was confirmed", error)
         self.fail(error)
@@ -584,7 +586,7 @@ class Driver:
     def verify(self, checks: deque[PageCheck]) -> None:
         """Run what is left of the checks, a little at a time between syncs. Damage stops the node."""
         if not self.failed.done() and (few := take_few(checks)):
-            self._syncer.submit(self._run_checks, few, checks)
+            self._syncer.submit(partial(self._run_checks, few, checks))
 
     def _run_checks(self, few: list[PageCheck], left: deque[PageCheck]) -> None:
         """In the sync thread."""
@@ -631,6 +633,6 @@ class Driver:
             gc.callbacks.remove(self._collected)
         self._checker.shutdown(wait=True, cancel_futures=True)
         self._filer.shutdown(wait=True, cancel_futures=True)
-        self._syncer.shutdown(wait=True, cancel_futures=True)
+        self._syncer.stop()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from queues.stream.marks import Marks
 from queues.stream.shares import Share
 from queues.stream.stream import Stream
 from queues.wire.reader import Reader
-from storage.page_store import PageSync
+from storage.page_store import PageSync, page_path
+from tests.cluster_simulation import cluster_node
 
 Patch = pytest.MonkeyPatch
 
@@ -114,19 +116,24 @@ def a_partition_is_given_to_nobody(patch: Patch) -> None:
 def places_are_named_before_their_sync(patch: Patch) -> None:
     """The journal's batch is written first."""
 
-    def run(self: Any) -> None:
-        if self._batch is not None:
-            self._batch.write_and_sync()
-        if self._pages is not None and not self._are_pages_synced:
-            self._pages.run()
-            self._are_pages_synced = True
+    def run(job: SyncJob) -> None:
+        if job.batch is not None:
+            job.batch.write_and_sync()
+        if job.pages is not None:
+            job.pages.run()
 
-    patch.setattr(SyncJob, "run", run)
+    patch.setattr(cluster_node, "run_sync", run)
 
 
 def places_are_not_synced(patch: Patch) -> None:
     """They are written before the journal is, and no more."""
-    patch.setattr(PageSync, "_sync", lambda self: None)
+
+    def run(self: Any) -> None:
+        for queue_id, location, header, page in self._writes:
+            with suppress(FileNotFoundError):
+                self._disk.write(page_path(queue_id, location.segment), location.offset, [header, page])
+
+    patch.setattr(PageSync, "run", run)
 
 
 def places_of_cut_entries_are_given_up_at_once(patch: Patch) -> None:

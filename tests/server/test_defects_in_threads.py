@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from amqp_broker.node import Node
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.server.driver import Driver
 from queues.page import Page
-from storage.disk import FileDisk
+from storage.disk import FileDisk, Octets
 from storage.page_store import PageStore
 from tests.node.node_driver import small_config
 
@@ -37,6 +37,10 @@ class DefectiveDisk(FileDisk):
     def sync(self, path: str) -> None:
         self._check()
         super().sync(path)
+
+    def write_and_sync(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        self._check()
+        super().write_and_sync(path, offset, buffers)
 
     def _check(self) -> None:
         if self.has_defect:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from amqp_broker.metadata import commands
 from amqp_broker.node import Node
 from amqp_broker.server import driver
 from amqp_broker.server.driver import Driver
-from storage.disk import FileDisk
+from storage.disk import FileDisk, Octets
 from storage.errors import SyncFailed
 from tests.node.node_driver import small_config
 
@@ -39,6 +39,10 @@ class WatchedDisk(FileDisk):
             raise SyncFailed(path, OSError(5, "Input/output error"))
         self.time_s += self.delay_s
         return super().sync(path)
+
+    def write_and_sync(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        self.write(path, offset, buffers)
+        self.sync(path)
 
 
 class Served:

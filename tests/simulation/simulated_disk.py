@@ -133,6 +133,10 @@ class SimulatedDisk:
             file.durable[:] = file.contents
             file.waiting.clear()
 
+    def write_and_sync(self, path: str, offset: int, buffers: Sequence[Octets]) -> None:
+        self.write(path, offset, buffers)
+        self.sync(path)
+
     def sync_folder(self, folder: str) -> None:
         self._begin_change()
         if not isinstance(self._names.get(folder), _Folder):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.disk import FileDisk
+from storage.disk import FileDisk, Octets
 from storage.errors import FolderInUse, ForeignFolder, SyncFailed
 from storage.folder_format import (
     BASE_VERSION,
@@ -48,6 +48,12 @@ class FailingDisk(FileDisk):
         if self.is_failing:
             raise OSError(errno.EIO, "Input/output error")
         super()._sync_descriptor(number)
+
+    def _write_and_sync_descriptor(self, number: int, offset: int, buffers: Sequence[Octets]) -> bool:
+        self.syncs += 1
+        if self.is_failing:
+            raise OSError(errno.EIO, "Input/output error")
+        return super()._write_and_sync_descriptor(number, offset, buffers)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -220,6 +226,68 @@ def test_the_journal_never_gets_past_a_failed_sync(tmp_path: Path) -> None:
     disk.is_failing = False
     with pytest.raises(SyncFailed):
         batch.write_and_sync()
+
+
+# Written and synced in one call
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 64, 65, 2000])
+def test_what_is_written_and_synced_is_there_in_order(tmp_path: Path, count: int) -> None:
+    disk = FileDisk(tmp_path)
+    disk.append("file", [b"before"])
+    made: list[Octets] = [b"%d-" % number for number in range(count)]
+    made[::3] = [bytearray(octets) for octets in made[::3]]
+    made[1::3] = [memoryview(octets) for octets in made[1::3]]
+    disk.write_and_sync("file", 6, made)
+    assert (tmp_path / "file").read_bytes() == b"before" + b"".join(made)
+    for each in made:
+        if isinstance(each, bytearray):
+            each.extend(b"it is held no longer")
+
+
+def test_nothing_is_owed_for_what_was_written_and_synced(tmp_path: Path) -> None:
+    disk = FailingDisk(tmp_path, max_descriptors=1)
+    disk.append("file", [])
+    disk.write_and_sync("file", 0, [b"octets"])
+    synced = disk.syncs
+    disk.append("another", [b"x"])
+    assert disk.syncs == synced
+
+
+def test_a_write_and_sync_that_fails_is_the_last(tmp_path: Path) -> None:
+    disk = FailingDisk(tmp_path)
+    disk.append("file", [])
+    disk.is_failing = True
+    with pytest.raises(SyncFailed, match=r"file.*Input/output error"):
+        disk.write_and_sync("file", 0, [b"octets"])
+    disk.is_failing = False
+    with pytest.raises(SyncFailed):
+        disk.write_and_sync("file", 0, [b"octets"])
+
+
+def test_what_has_no_room_is_an_error_of_the_write_and_of_no_sync(tmp_path: Path) -> None:
+    script = """
+import errno, resource, sys
+from storage.disk import FileDisk
+disk = FileDisk(sys.argv[1])
+disk.append("file", [])
+import signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    disk.write_and_sync("file", 0, [b"x" * 4000, b"y" * 4000])
+except OSError as error:
+    print(type(error).__name__, errno.errorcode[error.errno])
+disk.write_and_sync("file", 0, [b"x" * 4000])
+print("goes on")
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[:2] == ["OSError EFBIG", "goes on"], done.stderr
+
+
+def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        FileDisk(tmp_path).write_and_sync("file", 0, [b"octets"])
 
 
 # Descriptors

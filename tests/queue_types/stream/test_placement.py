@@ -104,7 +104,7 @@ def test_a_place_that_ends_at_any_octet_is_dead_while_the_journal_does_not_name_
     before = driver.disk.size(path)
     publish_only(driver, client)
     job: Any = driver.take_sync()
-    job._pages.run()  # and the journal's batch is not written
+    job.pages.run()  # and the journal's batch is not written
     whole = driver.disk.contents(path)
     for end in range(before + first, len(whole) + 1, ONE_OF):
         driver.disk.crash()
@@ -261,7 +261,7 @@ def test_inspect_tells_what_a_crash_has_left_from_damage(
     driver, client = with_one()
     publish_only(driver, client)
     job: Any = driver.take_sync()
-    job.run() if is_live else job._pages.run()
+    job.run() if is_live else job.pages.run()
     driver.disk.crash()
     (path,) = page_files(driver.disk)
     driver.disk.overwrite(path, driver.disk.contents(path)[:-5])
