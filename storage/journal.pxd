@@ -8,6 +8,7 @@ cdef Py_ssize_t _HEADER_BYTES, _SEGMENT_BYTES, _ROOM_BATCH_BYTES
 
 @cython.final
 cdef class Segment:
+    cdef readonly object path
     cdef readonly long long number
     cdef readonly long long start_position
     cdef public long long bytes

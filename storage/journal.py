@@ -51,7 +51,8 @@ _ROOM_BATCH_BYTES = ROOM_BATCH_BYTES
 class Segment:
     """A segment file: number, position of its first entry; bytes: octets once all is written."""
 
-    def __init__(self, number: int, start_position: int, octets: int) -> None:
+    def __init__(self, folder: str, number: int, start_position: int, octets: int) -> None:
+        self.path = segment_path(folder, number)
         self.number = number
         self.start_position = start_position
         self.bytes = octets
@@ -107,7 +108,7 @@ class Batch:
         what the attempt before has left. After a failed sync the disk refuses, and the node must stop.
         """
         if (self.buffer.length or self.is_mark) and not self._is_durable:
-            path = segment_path(self._folder, self._segment.number)
+            path = self._segment.path
             if self._was_tried and self._disk.exists(path):
                 self._disk.truncate(path, self._offset)
                 self.room_bytes = 0  # it may be what there was no space for
@@ -216,7 +217,7 @@ class Journal:
                 raise CorruptRecord(file, record.offset, str(error)) from None
             yield from entries
         self.torn_tail = recovery.torn_tail
-        self._segments = [Segment(*segment) for segment in recovery.segments]
+        self._segments = [Segment(self._folder, *segment) for segment in recovery.segments]
         self.total_bytes = sum([segment.bytes for segment in self._segments])
         self._taken = self.position = recovery.position
         self._is_recovered = True
@@ -354,4 +355,4 @@ class Journal:
         if self._segments[-1].bytes >= max(self._segment_bytes, SEGMENT_BYTES + 1):
             self._room_end = 0
             self.current_segment += 1
-            self._segments.append(Segment(self.current_segment, self._taken, 0))
+            self._segments.append(Segment(self._folder, self.current_segment, self._taken, 0))

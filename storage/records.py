@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import cython
 
 from amqp_broker.octets.checksum import crc32
 
@@ -29,6 +31,8 @@ _SUMMED = struct.Struct("<IBBHIQ")  # of a header, what its checksum is over
 _TWO_INTEGERS = struct.Struct("<QQ")
 _ONE_INTEGER = struct.Struct("<Q")
 HEADER_BYTES = _HEADER.size
+# As C has them.
+_VERSION, _HEADER_BYTES = VERSION, HEADER_BYTES
 
 
 class RecordKind(enum.IntEnum):
@@ -81,9 +85,19 @@ class Record(NamedTuple):
 def pack_header(kind: int, context: int, position: int, payload: Octets) -> bytes:
     """The 24 octets that go before `payload`."""
     length = len(payload)
-    summed = _SUMMED.pack(length, VERSION, kind, 0, context, position)
-    crc: int = crc32(payload, crc32(summed))
-    return summed[:4] + crc.to_bytes(4, "little") + summed[4:]
+    crc: int
+    if cython.compiled:
+        octets: Any
+        fill_header(octets, length, _VERSION, kind, context, position)  # type: ignore[name-defined]  # noqa: F821
+        summed = octets[4:_HEADER_BYTES]  # noqa: F821
+        crc = crc32(payload, crc32(summed))
+        place_checksum(octets, crc)  # type: ignore[name-defined]  # noqa: F821
+        header: bytes = octets[:_HEADER_BYTES]  # noqa: F821
+        return header
+    else:
+        summed = _SUMMED.pack(length, VERSION, kind, 0, context, position)
+        crc = crc32(payload, crc32(summed))
+        return summed[:4] + crc.to_bytes(4, "little") + summed[4:]
 
 
 def payload_length(data: bytes, start: int) -> int:

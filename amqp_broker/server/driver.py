@@ -227,8 +227,11 @@ class Driver:
             self._call_soon(self._read_late)
 
     def is_calm(self) -> bool:
-        """Whether nothing has happened for a moment, so that hardly more comes with what is here now."""
-        return not self._turn_is_due and monotonic_time() - self._turn_ended_at > _CALM_S
+        """Whether nothing has happened for a moment, and nobody else is ready: hardly more comes with what is here
+        now."""
+        if self._turn_is_due or self.readiness.has_more:
+            return False
+        return monotonic_time() - self._turn_ended_at > _CALM_S
 
     def lone_input_is_over(self) -> None:
         """All that came is handled: what there is to say leaves at once, and then the turn ends."""

@@ -25,6 +25,7 @@ cdef class Watched:
 
 @cython.final
 cdef class Readiness:
+    cdef readonly bint has_more
     cdef object _loop
     cdef object _sockets
     cdef int _number

@@ -38,13 +38,14 @@ class Watched:
 
 
 class Readiness:
-    """That of a loop. `close` ends it."""
+    """That of a loop. `close` ends it. has_more: others were ready at the same moment as the one that is told."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._sockets = select.epoll() if HAS_EPOLL else selectors.DefaultSelector()
         self._number = self._sockets.fileno()
         self._watched: dict[int, Watched] = {}
+        self.has_more = False
         loop.add_reader(self._number, self.tell)
 
     def watch(self, number: int, watched: Watched) -> None:
@@ -61,11 +62,15 @@ class Readiness:
         """What the loop calls when any of them is ready."""
         if cython.compiled and _HAS_EPOLL:
             count = epoll_wait(self._number, self._events, _MOST_AT_ONCE, 0)  # type: ignore # noqa
+            self.has_more = count > 1
             for place in range(count):
                 self._tell(self._events[place].data.fd)  # type: ignore[attr-defined]
         else:
-            for number in self._ready():
+            numbers = self._ready()
+            self.has_more = len(numbers) > 1
+            for number in numbers:
                 self._tell(number)
+        self.has_more = False
 
     def _ready(self) -> list[int]:
         if isinstance(self._sockets, selectors.BaseSelector):

@@ -7,18 +7,19 @@ thread wait for each other; here nobody asks what became of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Event, Thread
 
 
 class SyncThread:
-    """It runs from now on, as later the system may have no thread to give."""
+    """It runs from now on, as later the system may have no thread to give. is_stopping: it takes up nothing more."""
 
     def __init__(self) -> None:
+        self.is_stopping = False
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         has_started = Event()
-        self._thread = Thread(target=self._run, args=(has_started,), name="sync")
+        # A process that ends without `stop` waits for nothing: what is not synced was not confirmed.
+        self._thread = Thread(target=self._run, args=(has_started,), name="sync", daemon=True)
         self._thread.start()
         has_started.wait()
 
@@ -28,14 +29,12 @@ class SyncThread:
 
     def stop(self) -> None:
         """End the thread when it has done what it is at; what waits behind that is left undone."""
-        with suppress(Empty):
-            while True:
-                self._work.get_nowait()
+        self.is_stopping = True
         self._work.put(None)
         self._thread.join()
 
     def _run(self, has_started: Event) -> None:
         has_started.set()
-        while (work := self._work.get()) is not None:
+        while (work := self._work.get()) is not None and not self.is_stopping:
             work()
             del work  # a job has octets, which nobody needs while there is nothing to do

@@ -133,6 +133,34 @@ class Failing:
         raise OSError(errno.EIO, "the disk")
 
 
+async def test_input_of_several_that_are_ready_at_once_has_one_turn(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    config = Config()
+    node = Node(config, FileDisk(tmp_path), int(time.time() * 1000), os.urandom)
+    node.recover(int(time.time() * 1000))
+    driver = Driver(node, config, loop)
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    Listener(driver, loop, listening, 10)
+    clients = [socket.create_connection(listening.getsockname(), 5) for _ in range(4)]
+    for _ in range(100):  # they are accepted, and their first turn ends
+        await asyncio.sleep(0)
+    pause()
+    assert driver.is_calm()
+    turns: list[int] = []
+    driver.after_turn = lambda: turns.append(1)
+    for client in clients:
+        client.sendall(PROTOCOL_HEADER)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert [client.recv(7)[:1] for client in clients] == [b"\x01"] * 4
+    assert turns == [1]
+    for client in clients:
+        client.close()
+    driver.stop_threads()
+    listening.close()
+
+
 async def test_what_a_failing_disk_did_not_take_is_not_handled_again(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     config = Config()

@@ -127,3 +127,15 @@ async def test_an_error_is_told_until_it_was_read(readiness: Readiness) -> None:
     await rounds()
     assert said == ["octets", "ConnectionResetError"]
     ours.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+async def test_who_is_told_knows_whether_others_were_ready(readiness: Readiness, count: int) -> None:
+    readers = [Reader(readiness) for _ in range(count)]
+    found: list[bool] = []
+    for reader in readers:
+        reader.then = lambda reader=reader: (found.append(readiness.has_more), reader.read())  # type: ignore[misc]
+        reader.peer.send(b"1")
+    await rounds()
+    assert found == [count > 1] * count
+    assert not readiness.has_more
