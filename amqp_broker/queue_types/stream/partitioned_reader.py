@@ -137,7 +137,10 @@ class PartitionedReader:
                 f"a partition of stream '{stream}' has {MOST_GROUPS} groups already: forget one before '{self.name}' "
                 "begins"
             )
-        return precondition_failed(f"group '{self.name}' of stream '{stream}': the stream, or the group, is gone")
+        return precondition_failed(
+            f"group '{self.name}' of stream '{stream}': the stream, or the group, is gone; consume again, which begins the "
+            "group anew if the stream is there"
+        )
 
     def end(self, gives_back: bool) -> None:
         """The consumer is cancelled. gives_back: its client settles nothing any more."""
