@@ -65,6 +65,7 @@ from amqp_broker.queue_types.stream.page_exchange import PageExchange
 from amqp_broker.queue_types.stream.read_exchange import ReadExchange
 from amqp_broker.rehoming.rehoming import Rehoming
 from amqp_broker.resources.alarms import Alarms
+from amqp_broker.resources.memory_share import MemoryShare
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
@@ -324,11 +325,13 @@ class Node:
             broker.populate, self.timers, self.clock, random_bytes,
             lambda level: raise_format(disk, FOLDER_FORMATS[level]),
         )  # fmt: skip
+        self.memory = MemoryShare(self.groups.pagers, self._pager.page_store)
         exchange = PageExchange(self.tenants, self.groups, broker.background, self.timers, self.clock)
         self.stream_reads = ReadExchange(
             self.tenants, self.groups, broker.background, self.timers, self.clock, broker.metadata.members
         )
         broker.join(host, self.replication, self.groups, exchange, self.stream_reads)
+        self.placement = broker.placement
         self.acquaintances = self.replication.acquaintances
         self.acquaintances.listen(self._admitted, self._dismissed, self._farewell)
         self._links = self.acquaintances.links

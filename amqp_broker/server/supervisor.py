@@ -42,6 +42,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from amqp_broker.resources.load_page import LoadPage
 from amqp_broker.server.bottleneck import BottleneckWatch
 from amqp_broker.server.cluster_door import ClusterDoor
 from amqp_broker.server.descriptors import EXHAUSTED, raise_limit
@@ -213,6 +214,7 @@ class Supervisor:
             each.listen(_BACKLOG)
         self._addresses = {number: address_of(link) for number, link in zip(numbers, self._links, strict=True)}
         self.workers = {number: Worker(number, link) for number, link in zip(numbers, self._links, strict=True)}
+        self._page = LoadPage(1 + max(numbers), time.monotonic)
         self._wakes, self._woken = socket.socketpair()
         for each in (self._wakes, self._woken):
             each.setblocking(False)
@@ -383,6 +385,7 @@ class Supervisor:
             secret=self._secret,
             management=self._management,
             facts=facts_of(self._plain, self._secure),
+            page=self._page,
         )
 
     def _config_of(self, worker: Worker) -> Config:
@@ -526,6 +529,7 @@ class Supervisor:
         _, status = os.waitpid(worker.process_id, 0)
         code = os.waitstatus_to_exitcode(status)
         worker.process_id = 0
+        self._page.forget(worker.number)
         self._let_go(worker)
         if worker.is_empty and code == 0 and not self._is_stopping:
             self._remove(worker)

@@ -39,6 +39,7 @@ from amqp_broker.management.node_facts import ListenerFacts
 from amqp_broker.server.cluster_door import MOST_OCTETS
 from amqp_broker.server.cluster_side import ClusterSide
 from amqp_broker.server.listener import Listener, TlsListener
+from amqp_broker.server.load_report import LoadReport
 from amqp_broker.server.moves import MOVE, Moves
 from amqp_broker.server.outbox import Outbox
 from amqp_broker.server.peers import PeerLinks
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     import ssl
 
     from amqp_broker.node import Node
+    from amqp_broker.resources.load_page import LoadPage
     from amqp_broker.server.driver import Driver
     from amqp_broker.server.management_process import ManagementProcess
     from amqp_broker.settings.config import Config
@@ -99,7 +101,7 @@ def word_s(config: Config) -> float:
 class Seat:
     """What a worker has of its supervisor. config: the worker's. control: see above. link: where the others reach it,
     bound; links: where it reaches them, by their numbers; secret: by which they know each other. management: worker
-    0's, its sockets bound. facts: where clients come in."""
+    0's, its sockets bound. facts: where clients come in. page: where all say what they have to do."""
 
     config: Config
     control: socket.socket
@@ -108,6 +110,7 @@ class Seat:
     secret: bytes
     management: ManagementProcess
     facts: tuple[ListenerFacts, ...]
+    page: LoadPage
 
     @property
     def number(self) -> int:
@@ -144,6 +147,7 @@ class WorkerSide(ClusterSide):
         self._is_serving = False
         self._reached: dict[int, Address] = {}
         self._moves: Moves | None = None
+        self._report: LoadReport | None = None
 
     def take_clients(self, on_client: Callable[[socket.socket, bool], None] | None) -> None:
         """Clients' sockets are for this; None: no more are taken."""
@@ -177,6 +181,10 @@ class WorkerSide(ClusterSide):
         await super().start(node, driver, disk)
         self._tell_workers()
         self._clients, self._broker = node.clients, node.broker
+        placement = node.placement
+        placement.look_at(seat.page)
+        own, metadata = self._replication.own_node, self._broker.metadata
+        self._report = LoadReport(seat.page, seat.number, node.memory, lambda: metadata.count_at(own))
         log.info("worker %d of the %d that this node has", config.worker, config.worker_processes)
         self._moves = Moves(driver, loop, seat.control)
         loop.add_reader(seat.control.fileno(), self._hear)
@@ -261,6 +269,8 @@ class WorkerSide(ClusterSide):
             self._outbox.flush()
             # Without room it comes again soon, and says more than this one.
             self._outbox.offer(WORD + b"".join(each.to_bytes(_NUMBER, "big") for each in said), ())
+        if self._report is not None:
+            self._report.write_if_due()
         if self._replication.waits_for_level and not self._is_late:
             self._is_late = True
             self._tell(LATER)
