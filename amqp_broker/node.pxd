@@ -45,6 +45,8 @@ cdef class Node:
     cdef public object publisher
     cdef public object control
     cdef public object alarms
+    cdef public object memory
+    cdef public object placement
     cdef public Pauses pauses
     cdef public Clients clients
     cdef public Confirming confirming

@@ -65,6 +65,7 @@ from amqp_broker.queue_types.stream.page_exchange import PageExchange
 from amqp_broker.queue_types.stream.read_exchange import ReadExchange
 from amqp_broker.rehoming.rehoming import Rehoming
 from amqp_broker.resources.alarms import Alarms
+from amqp_broker.resources.memory_share import MemoryShare
 from amqp_broker.resources.page_check import PageCheck
 from amqp_broker.resources.paging_out import PagingOut
 from amqp_broker.settings.config import Config
@@ -209,9 +210,9 @@ class Node:
         self._jobs, self._behind = self.background.jobs, self.background.behind
         page_store = PageStore(disk, config.page_segment_size_bytes)
         head = (config.queue_head_messages, config.queue_head_size_bytes, config.queue_large_head_size_bytes)
-        pager = Pager(page_store, config.memory_budget_bytes, config.page_size_bytes, *head)
-        journal = Journal(disk, "journal", config.journal_segment_size_bytes)
-        self._journal = journal
+        memory = config.worker_memory_bytes or config.memory_budget_bytes
+        pager = Pager(page_store, memory, config.page_size_bytes, *head)
+        journal = self._journal = Journal(disk, "journal", config.journal_segment_size_bytes)
         self._pager = pager
         self.store = MessageStore(journal, pager, config.journal_limit_bytes)
         self.broker = Broker(config, journal, self.store, self.timers, self.background, self.clock, random_bytes)
@@ -235,7 +236,7 @@ class Node:
         # Memory and disk, and who is paused for them.
         self.facts = NodeFacts(now)
         self.clients = Clients(config.max_connections)
-        self.alarms: Alarms = Alarms(disk, pager, config, self.timers, self.sync_age, self.feed_starved)
+        self.alarms: Alarms = Alarms(disk, pager, self.memory, config, self.timers, self.sync_age, self.feed_starved)
         self.pauses = Pauses(self.background, self.alarms.tell)
         self.rehoming = Rehoming(
             self.broker, self.replication, self.remote_queues, self.tenants, lambda: self.is_ready,
@@ -324,11 +325,15 @@ class Node:
             broker.populate, self.timers, self.clock, random_bytes,
             lambda level: raise_format(disk, FOLDER_FORMATS[level]),
         )  # fmt: skip
+        self.memory = MemoryShare(
+            self.groups.pagers, self._pager.page_store, self.background, lambda want: self._paging_out.page_out(want)
+        )
         exchange = PageExchange(self.tenants, self.groups, broker.background, self.timers, self.clock)
         self.stream_reads = ReadExchange(
             self.tenants, self.groups, broker.background, self.timers, self.clock, broker.metadata.members
         )
         broker.join(host, self.replication, self.groups, exchange, self.stream_reads)
+        self.placement = broker.placement
         self.acquaintances = self.replication.acquaintances
         self.acquaintances.listen(self._admitted, self._dismissed, self._farewell)
         self._links = self.acquaintances.links

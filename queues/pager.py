@@ -20,7 +20,7 @@ from storage.disk import Octets
 from storage.page_store import PageLocation, PageStore
 
 #: Share of the budget above which new pages go to disk.
-_TIGHT_PERCENT = 60
+TIGHT_PERCENT = 60
 #: Pagers hear of a change of more than this share of the budget: 1 / 2**6.
 _MUCH_SHIFT = 6
 #: Pages are fetched ahead so many octets at a time: each time the thread that does it has to wait for the interpreter,
@@ -49,7 +49,7 @@ class Pager:
         self.page_store = page_store
         self.addresses = AddressBook()
         self.budget_bytes = budget_bytes
-        self.tight_bytes = budget_bytes * _TIGHT_PERCENT // 100
+        self.tight_bytes = budget_bytes * TIGHT_PERCENT // 100
         self.page_bytes = page_bytes
         self.pages_ahead = max(1, _AHEAD_BYTES // page_bytes)
         self.head_messages = head_messages
@@ -79,7 +79,12 @@ class Pager:
     def share(self, others_bytes: int) -> None:
         """Other pagers hold so much of the budget: what is tight here is what they leave."""
         self.others_bytes = others_bytes
-        self.tight_bytes = max(0, self.budget_bytes * _TIGHT_PERCENT // 100 - others_bytes)
+        self.tight_bytes = max(0, self.budget_bytes * TIGHT_PERCENT // 100 - others_bytes)
+
+    def limit(self, budget_bytes: int) -> None:
+        """The budget is so large from now on."""
+        self.budget_bytes = budget_bytes
+        self.share(self.others_bytes)
 
     def unacked_allowed(self) -> int:
         """How many unacknowledged deliveries a consumer may hold, as those cannot be paged: the further above the

@@ -173,6 +173,8 @@ class PageStore:
         self.disk = self._disk = disk
         #: Octets of pages that have a place and are not written.
         self.unwritten_bytes = 0
+        #: Octets of all pages that are alive, of all queues.
+        self.live_bytes = 0
         self._segment_bytes = segment_bytes
         self._queues: dict[int, _QueueFiles] = {}
         self._dirty_queues: dict[int, None] = {}
@@ -214,6 +216,7 @@ class PageStore:
         segment = queue.segments[location.segment]
         segment.disk_bytes += location.disk_bytes
         segment.live_bytes += location.disk_bytes
+        self.live_bytes += location.disk_bytes
         segment.live_pages += 1
         if location.segment not in queue.dirty:
             queue.dirty.append(location.segment)
@@ -281,6 +284,7 @@ class PageStore:
         location = PageLocation(number, segment.disk_bytes, len(page))
         segment.disk_bytes += location.disk_bytes
         segment.live_bytes += location.disk_bytes
+        self.live_bytes += location.disk_bytes
         segment.live_pages += 1
         kind = RecordKind.PACKED_PAGE if is_packed else RecordKind.PAGE
         work = partial(_write, self._disk, queue_id, location, kind, page)
@@ -424,6 +428,7 @@ class PageStore:
             )
         segment.live_pages -= 1
         segment.live_bytes -= location.disk_bytes
+        self.live_bytes -= location.disk_bytes
         if segment.live_pages:
             return
         if location.segment == queue.active:
@@ -500,6 +505,7 @@ class PageStore:
                 queue.last_segment = max(queue.last_segment, number)
             segment.live_pages += pages
             segment.live_bytes += pages * HEADER_BYTES + octets
+            self.live_bytes += pages * HEADER_BYTES + octets
 
     def drop_orphans(self, known: Container[int], spared: Container[int] = ()) -> None:
         """At recovery, after every `adopt`: remove the segments without a live page and the folders of other
@@ -554,7 +560,9 @@ class PageStore:
             self.written([write for write in self._writes if write.queue_id == queue_id])
             self._writes = [write for write in self._writes if write.queue_id != queue_id]
             del self._writes_of[queue_id]
-        self._queues.pop(queue_id, None)
+        dropped = self._queues.pop(queue_id, None)
+        if dropped is not None:
+            self.live_bytes -= sum(segment.live_bytes for segment in dropped.segments.values())
         self._dirty_queues.pop(queue_id, None)
         self._dead = deque(one for one in self._dead if one[1] != queue_id) if self._dead else self._dead
         folder = _folder(queue_id)

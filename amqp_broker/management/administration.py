@@ -32,6 +32,7 @@ class Administration:
         self._metadata = broker.metadata
         self._vhosts = broker.vhosts
         self._replication = replication
+        self._placement = broker.placement
 
     def execute(self, command: Command) -> Proposal:
         """Propose one command. Returns what has to be applied before it is reported done. A queue that is to
@@ -39,7 +40,7 @@ class Administration:
         declared it."""
         if command["op"] == "queue.declare" and not lives_in_groups(command["type"]) and not command.get("home"):
             is_own = is_client_local(decode_table(commands.decode_arguments(command["arguments_raw"])))
-            command = {**command, "home": self._broker.home_of_new(is_own, may_start=True)}
+            command = {**command, "home": self._placement.home_of_new(is_own, may_start=True)}
         return self._replication.propose(command)
 
     def carry_out(self, *asked: Command) -> Steps:

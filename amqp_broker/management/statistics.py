@@ -78,6 +78,7 @@ def held_by_node(counts: NodeCounts) -> JsonObject:
         "memory_quorum_queues": quorum_bytes,
         "memory_assembling": pager.assembling,
         "memory_budget": pager.budget_bytes,
+        "memory_budget_of_node": counts.config.memory_budget_bytes,
         "journal_bytes": store.journal.total_bytes,
         "unsynced_bytes": counts.backlog_bytes(),
     }

@@ -56,7 +56,7 @@ HELD = frozenset({
     "at", "connections", "publishers_blocked", "channels", "vhosts", "exchanges", "bindings", "queues", "consumers",
     "publishers", "messages", "queues_here", "messages_ready", "messages_unacknowledged", "messages_delayed",
     "messages_leased", "message_bytes_ready", "memory_used", "memory_quorum_queues",
-    "memory_assembling", "memory_budget", "journal_bytes", "unsynced_bytes",
+    "memory_assembling", "memory_budget", "memory_budget_of_node", "journal_bytes", "unsynced_bytes",
 })  # fmt: skip
 
 

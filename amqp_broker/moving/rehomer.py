@@ -98,7 +98,7 @@ class Rehomer:
 def plan(ask: Ask) -> tuple[list[str], list[Change]]:
     """The homes that there are, and which queues have to move so that all have about as much."""
     found = ask("queue.homes")
-    return found["homes"], spread(list(_movable(ask, found["types"])), found["homes"])
+    return found["homes"], spread(list(_movable(ask, found["types"])), found["homes"], found.get("busy"))
 
 
 def _movable(ask: Ask, types: list[str]) -> Iterator[Weighed]:

@@ -74,6 +74,7 @@ class Rehoming:
         self.tenants = tenants
         self.home = remote_queues.home
         self._replication = replication
+        self._placement = broker.placement
         self._is_ready, self._is_drained, self._is_alarmed = is_ready, is_drained, is_alarmed
         self.send = tenants.register(FrameKind.QUEUE_MOVE, self.receive)
         self.departures: dict[int, Departure] = {}
@@ -134,6 +135,10 @@ class Rehoming:
         """Where queues may live."""
         own, metadata = self.broker.own_node, self._metadata
         return sorted({own, *metadata.members(), *metadata.worker_names(), *self._replication.workers()})
+
+    def busy(self) -> dict[str, int]:
+        """See Placement.busy_workers."""
+        return self._placement.busy_workers()
 
     def types(self) -> list[str]:
         """The types of queues that may move."""

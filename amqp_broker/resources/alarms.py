@@ -13,6 +13,7 @@ from storage.disk import Disk
 
 if TYPE_CHECKING:
     from amqp_broker.flow.client import Client
+    from amqp_broker.resources.memory_share import MemoryShare
     from amqp_broker.settings.config import Config
     from queues.pager import Pager
     from queues.timers import Timers
@@ -33,6 +34,7 @@ class Alarms:
         self,
         disk: Disk,
         pager: Pager,
+        memory: MemoryShare,
         config: Config,
         timers: Timers,
         sync_age: Callable[[], int],
@@ -40,6 +42,7 @@ class Alarms:
     ) -> None:
         self._disk = disk
         self._pager = pager
+        self._memory = memory
         self._config = config
         self._timers = timers
         self._sync_age = sync_age
@@ -80,7 +83,7 @@ class Alarms:
         if pager.has_no_room:
             log.warning("a queue's page could not be stored: the disk is full; it is tried again")
             pager.try_again()
-        limit = config.memory_budget_bytes
+        limit = self._memory.kept_bytes  # also of a worker that has just been told to keep less
         # Who waits with half a message cannot finish it while the alarm is on: these alone never turn it on.
         used = pager.used + pager.others_bytes + min(pager.assembling, limit // 4)
         # Pages are stored long before this; what is left then is unacknowledged or delayed.

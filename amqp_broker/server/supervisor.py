@@ -20,7 +20,8 @@ Invariants:
 7. A link of another node goes to the worker that it looks for, from when worker 0 listens (cluster_door.py).
 8. A node that is no member any more ends with the status of its worker 0.
 9. What a SIGHUP has had read again, a worker that starts later has read again, too.
-10. A worker whose folder is gone is not started: the node does not start, or stops.
+10. What all workers may keep of messages in RAM is never more than memory_budget (lender.py).
+11. A worker whose folder is gone is not started: the node does not start, or stops.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ from amqp_broker.server.worker import (
     EMPTY,
     GONE,
     LATER,
+    LEND,
     LINK,
     OVER,
     PLAIN,
@@ -106,6 +108,8 @@ _LOOK_S: Final = 0.1
 _REST_S: Final = 1.0
 #: So often it is looked how busy the workers are, seconds.
 _BUSY_LOOK_S: Final = 1.0
+#: So often memory is lent, seconds, besides whenever some is given back.
+_LEND_S: Final = 1.0
 #: A worker that stops has so long besides shutdown_timeout, seconds.
 _STOP_S: Final = 10.0
 _SECRET_OCTETS: Final = 32
@@ -113,7 +117,6 @@ _MOST_OCTETS: Final = 1024
 _NUMBER: Final = 8
 #: From so many processors on, `auto` leaves one for the rest.
 _MANY: Final = 8
-_LEAST_BUDGET_BYTES: Final = 64 * MIB
 
 
 def wanted_workers(config: Config) -> int:
@@ -213,6 +216,13 @@ class Supervisor:
             each.listen(_BACKLOG)
         self._addresses = {number: address_of(link) for number, link in zip(numbers, self._links, strict=True)}
         self.workers = {number: Worker(number, link) for number, link in zip(numbers, self._links, strict=True)}
+        # late: a node that is one process has neither
+        from amqp_broker.resources.load_page import LoadPage
+        from amqp_broker.server.lender import Lender
+
+        self._page = LoadPage(1 + max(numbers), time.monotonic)
+        self._lender = Lender(config.memory_budget_bytes, numbers)
+        self._lend_at = 0.0
         self._wakes, self._woken = socket.socketpair()
         for each in (self._wakes, self._woken):
             each.setblocking(False)
@@ -350,6 +360,7 @@ class Supervisor:
         worker.is_ready = worker.is_told = worker.is_late = worker.is_silent = False
         worker.connections = worker.taken = worker.handed = 0
         worker.word_at = 0.0
+        self._lender.begin(worker.number)
         self._selector.register(control, selectors.EVENT_READ, partial(self._attend, worker))
 
     def _cannot_start(self, worker: Worker, error: OSError) -> None:
@@ -383,11 +394,11 @@ class Supervisor:
             secret=self._secret,
             management=self._management,
             facts=facts_of(self._plain, self._secure),
+            page=self._page,
         )
 
     def _config_of(self, worker: Worker) -> Config:
         config, number = self._config, worker.number
-        budget = max(_LEAST_BUDGET_BYTES, config.memory_budget_bytes // len(self.workers))
         return replace(
             config,
             node_name=worker_name(self._node, number),
@@ -396,7 +407,7 @@ class Supervisor:
             worker=number,
             worker_processes=len(self.workers),
             group_workers=self._group_workers,
-            memory_budget_bytes=min(config.memory_budget_bytes, budget),
+            worker_memory_bytes=self._lender.sure_bytes,
             max_partial_messages_bytes=max(MIB, config.max_partial_messages_bytes // len(self.workers)),
             max_connections=-(-config.max_connections // self._count),
             load_definitions=None if number else config.load_definitions,
@@ -461,8 +472,10 @@ class Supervisor:
             if what == WORD:
                 if not worker.number:
                     self._door.open()
-                worker.connections = int.from_bytes(rest[:_NUMBER], "big")
-                worker.taken = int.from_bytes(rest[_NUMBER:], "big")
+                numbers = [int.from_bytes(rest[each : each + _NUMBER], "big") for each in range(0, len(rest), _NUMBER)]
+                worker.connections, worker.taken, *memory = numbers
+                if self._lender.hear(worker.number, *memory):
+                    self._lend()  # somebody may be waiting for it
                 if worker.deaths and worker.word_at - worker.deaths[-1] > DEATHS_S:
                     worker.pause_s = 0.0
             elif what == MOVE:
@@ -526,6 +539,8 @@ class Supervisor:
         _, status = os.waitpid(worker.process_id, 0)
         code = os.waitstatus_to_exitcode(status)
         worker.process_id = 0
+        self._page.forget(worker.number)
+        self._lender.begin(worker.number)
         self._let_go(worker)
         if worker.is_empty and code == 0 and not self._is_stopping:
             self._remove(worker)
@@ -566,6 +581,7 @@ class Supervisor:
     def _remove(self, worker: Worker) -> None:
         """Its folder has nothing any more."""
         del self.workers[worker.number]
+        self._lender.remove(worker.number)
         self._begun.discard(worker.number)
         folder = folder_of(self._config.data_dir, worker.number)
         if not self._write_workers():
@@ -602,11 +618,25 @@ class Supervisor:
         if self._config.worker_busy_after_ms and self._is_serving and now >= self._busy_look_at:
             self._busy_look_at = now + _BUSY_LOOK_S
             self._look_who_is_busy(now)
+        if now >= self._lend_at:
+            self._lend()
         while self._held and self._hand_over(*self._held[0]):
             self._held.popleft()
         if self._rests_until and now >= self._rests_until and self._has_room_to_hold():
             self._rests_until = 0.0
             self._accept_clients()
+
+    def _lend(self) -> None:
+        now = time.monotonic()
+        self._lend_at = now + _LEND_S
+        live = [each.number for each in self._running() if each.word_at and now - each.word_at < SILENT_S]
+        self._lender.lend(live, self._tell_loan)
+
+    def _tell_loan(self, number: int, order: int, octets: int) -> bool:
+        """Whether it is on its way to that worker; else it is tried again a second later."""
+        outbox = self.workers[number].outbox
+        said = LEND + order.to_bytes(_NUMBER, "big") + octets.to_bytes(_NUMBER, "big")
+        return outbox is not None and outbox.offer(said, ())
 
     def _look_who_is_busy(self, now: float) -> None:
         used = {each.number: _processor_s(each.process_id) for each in self._running() if each.is_ready}

@@ -4,11 +4,13 @@
                            client that another worker had (moves.py); BUSY: it is the bottleneck; LINK with the
                            socket of another node, and what was read of it (cluster_door.py); GONE: a worker that was to
                            be emptied is no more; SILENT: the loop of another one stands still; STOPPING: the node
-                           stops, and whoever of the others goes does not come back
-    worker -> supervisor   READY and the node's name; WORD, now and then: its loop turns, and so many clients it has;
-                           EMPTY: it was to be emptied, and holds nothing any more; MOVE: a client is another
-                           worker's; LATER: it serves when all nodes are of a version that knows workers; OVER: the node
-                           is no member any more, or its folder is not to be used, and ends
+                           stops, and whoever of the others goes does not come back; LEND: so much memory it may use
+                           (lender.py)
+    worker -> supervisor   READY and the node's name; WORD, now and then: its loop turns, so many clients it has, so
+                           much memory it goes by and would like to have; EMPTY: it was to be emptied, and holds
+                           nothing any more; MOVE: a client is another worker's; LATER: it serves when all nodes are
+                           of a version that knows workers; OVER: the node is no member any more, or its folder is not
+                           to be used, and ends
 
 Each is a datagram of a Unix socket whose end is the end of the other process. What there is no room for waits in an
 Outbox, but for WORD, which comes again, and sockets, which their worker keeps.
@@ -54,14 +56,18 @@ if TYPE_CHECKING:
     import ssl
 
     from amqp_broker.node import Node
+    from amqp_broker.resources.load_page import LoadPage
     from amqp_broker.server.driver import Driver
+    from amqp_broker.server.load_report import LoadReport
     from amqp_broker.server.management_process import ManagementProcess
     from amqp_broker.settings.config import Config
     from storage.disk import Disk
 
 log = logging.getLogger("amqp_broker.server")
 
-PLAIN, SECURE, SERVING, BUSY, LINK, GONE, SILENT, STOPPING = b"P", b"T", b"G", b"B", b"L", b"X", b"H", b"S"
+PLAIN, SECURE, SERVING, BUSY, LINK, GONE, SILENT, STOPPING, LEND = (
+    b"P", b"T", b"G", b"B", b"L", b"X", b"H", b"S", b"N",
+)  # fmt: skip
 READY, WORD, EMPTY, LATER, OVER = b"R", b"W", b"E", b"A", b"O"
 #: So often a worker whose clients come and go says how many it has, seconds.
 _COUNT_S: Final = 0.2
@@ -81,7 +87,7 @@ _MOST_OCTETS: Final = 1 + MOST_OCTETS
 _NUMBER: Final = 8
 #: The settings that a worker has of its own.
 OF_WORKER: Final = (
-    "node_name", "data_dir", "workers", "worker", "worker_processes", "memory_budget_bytes",
+    "node_name", "data_dir", "workers", "worker", "worker_processes", "worker_memory_bytes",
     "max_partial_messages_bytes", "max_connections", "load_definitions", "exit_with_parent", "cluster_listen",
     "group_workers",
 )  # fmt: skip
@@ -99,7 +105,7 @@ def word_s(config: Config) -> float:
 class Seat:
     """What a worker has of its supervisor. config: the worker's. control: see above. link: where the others reach it,
     bound; links: where it reaches them, by their numbers; secret: by which they know each other. management: worker
-    0's, its sockets bound. facts: where clients come in."""
+    0's, its sockets bound. facts: where clients come in. page: where all say what they have to do."""
 
     config: Config
     control: socket.socket
@@ -108,6 +114,7 @@ class Seat:
     secret: bytes
     management: ManagementProcess
     facts: tuple[ListenerFacts, ...]
+    page: LoadPage
 
     @property
     def number(self) -> int:
@@ -135,7 +142,8 @@ class WorkerSide(ClusterSide):
         self._beside: PeerLinks | None = None
         self._is_told_over = False
         self._taken = 0
-        self._said = (0, 0)  # with the last word: clients, and those that were taken
+        self._said = (0, 0, 0, 0)  # with the last word: clients, those that were taken, and what is said of memory
+        self._lent = 0  # the number of what it was lent last
         self._word: asyncio.TimerHandle | None = None
         self._outbox: Outbox | None = None
         self._is_late = False
@@ -144,6 +152,7 @@ class WorkerSide(ClusterSide):
         self._is_serving = False
         self._reached: dict[int, Address] = {}
         self._moves: Moves | None = None
+        self._report: LoadReport | None = None
 
     def take_clients(self, on_client: Callable[[socket.socket, bool], None] | None) -> None:
         """Clients' sockets are for this; None: no more are taken."""
@@ -176,7 +185,13 @@ class WorkerSide(ClusterSide):
         self._outbox = Outbox(seat.control, self._watch)
         await super().start(node, driver, disk)
         self._tell_workers()
-        self._clients, self._broker = node.clients, node.broker
+        self._clients, self._broker, self._memory = node.clients, node.broker, node.memory
+        placement = node.placement
+        placement.look_at(seat.page)
+        from amqp_broker.server.load_report import LoadReport  # late: only a worker has one
+
+        own, metadata = self._replication.own_node, self._broker.metadata
+        self._report = LoadReport(seat.page, seat.number, self._memory, lambda: metadata.count_at(own))
         log.info("worker %d of the %d that this node has", config.worker, config.worker_processes)
         self._moves = Moves(driver, loop, seat.control)
         loop.add_reader(seat.control.fileno(), self._hear)
@@ -252,15 +267,19 @@ class WorkerSide(ClusterSide):
             then()
 
     def _give_word(self) -> None:
-        """Often while clients come and go; rarely at rest, of which there are many workers."""
-        said = (len(self._clients.connections), self._taken)
+        """Often while clients come and go, or memory is given back; rarely at rest, of which there are many workers."""
+        memory = self._memory
+        said = (len(self._clients.connections), self._taken, self._lent, memory.kept_bytes)
         has_changed, self._said = said != self._said, said
         pause_s = word_s(self._seat.config)
         self._word = self._loop.call_later(min(_COUNT_S, pause_s) if has_changed else pause_s, self._give_word)
         if self._outbox is not None:
             self._outbox.flush()
             # Without room it comes again soon, and says more than this one.
-            self._outbox.offer(WORD + b"".join(each.to_bytes(_NUMBER, "big") for each in said), ())
+            numbers = (*said, memory.needed_bytes)
+            self._outbox.offer(WORD + b"".join(each.to_bytes(_NUMBER, "big") for each in numbers), ())
+        if self._report is not None:
+            self._report.write_if_due()
         if self._replication.waits_for_level and not self._is_late:
             self._is_late = True
             self._tell(LATER)
@@ -270,6 +289,15 @@ class WorkerSide(ClusterSide):
         if self._word is not None and self._word.when() > self._loop.time() + _COUNT_S:
             self._word.cancel()
             self._word = self._loop.call_later(_COUNT_S, self._give_word)
+
+    def _take_loan(self, said: bytes) -> None:
+        """It goes by that from now on, and says so at once."""
+        self._lent, octets = (int.from_bytes(said[begin : begin + _NUMBER], "big") for begin in (0, _NUMBER))
+        self._memory.go_by(octets)
+        self._driver.wants_turn()  # what is too much goes to the disk
+        if self._word is not None:
+            self._word.cancel()
+            self._give_word()
 
     def _look_whether_empty(self) -> None:
         """Queues, transactions, and letters of queues that are gone."""
@@ -340,6 +368,8 @@ class WorkerSide(ClusterSide):
                 self._forget(int.from_bytes(said[1:], "big"))
             if said[:1] == SILENT:
                 self._drop_silent(int.from_bytes(said[1:], "big"))
+            if said[:1] == LEND:
+                self._take_loan(said[1:])
             if said[:1] == BUSY:
                 self._say_what_makes_it_busy(*said[1:3])
             if said[:1] in (PLAIN, SECURE, MOVE):

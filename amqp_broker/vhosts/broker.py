@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from amqp_broker.auth.hashing import Hashing
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords, quick_hash
-from amqp_broker.links.levels import FIRST_ONE_STAYS, WORKERS
+from amqp_broker.links.levels import FIRST_ONE_STAYS
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.cluster_identity import CLUSTER_ID, cluster_id, new_cluster_id
 from amqp_broker.metadata.entities import DEFAULT_TYPE, QueueRecord
@@ -37,11 +37,11 @@ from amqp_broker.routing.taps import NodeTaps
 from amqp_broker.routing.unroutable import UnroutableRing
 from amqp_broker.routing.vhost import VHost
 from amqp_broker.settings.config import PUBLIC_PASSWORD, Config
-from amqp_broker.settings.workers import node_of_worker, worker_name
 from amqp_broker.turn.clock import TurnClock
 from amqp_broker.turn.task import Steps, Task
 from amqp_broker.vhosts.declarations import Declarations
 from amqp_broker.vhosts.held_queues import HeldQueues
+from amqp_broker.vhosts.placement import Placement
 from amqp_broker.vhosts.policies import effective_policies
 from exchanges.bindings import QUEUE, Binding, Destination
 from exchanges.registry import DEFAULT_EXCHANGE, create_exchange
@@ -74,8 +74,6 @@ log = logging.getLogger("amqp_broker")
 
 #: Of so many names at a time queues and exchanges look for their policies: a list of all would be made in one go.
 _LOOKING = 128
-#: Octets of a random number by which two workers are picked.
-_PICK_BYTES = 4
 
 
 class _RemoteOwner:
@@ -174,6 +172,7 @@ class Broker:
         self.groups: QuorumGroups
         self.page_exchange: PageExchange
         self.read_exchange: ReadExchange
+        self.placement: Placement
         self.remote_queues: RemoteQueues
         self.apps: StagedApps
         self.lease_expiry: LeaseWatch
@@ -186,6 +185,7 @@ class Broker:
         """How its changes get to the other nodes. Before anything is proposed or recovered."""
         self._raft, self.replication, self.groups = raft, replication, groups
         self.page_exchange, self.read_exchange = page_exchange, read_exchange
+        self.placement = Placement(self.config, replication, self.metadata, self.random_bytes)
 
     def serve(self, homes: RemoteQueues, apps: StagedApps, lease_expiry: LeaseWatch) -> None:
         """The queues of other nodes, and what is leased of its own. Before `start`."""
@@ -230,26 +230,6 @@ class Broker:
     def is_clustered(self) -> bool:
         """Whether others, nodes or workers of this one, have to know of what does not outlive a restart, too."""
         return self.replication.is_clustered or self.replication.has_workers
-
-    def home_of_new(self, is_own: bool, may_start: bool = False) -> str:
-        """Where a new classic queue is to live. is_own: with its connection, if that is not at a worker that is to be
-        emptied. Else the worker with the fewer queues of two that are picked at random, of those that are there.
-        may_start: or of those that have not been there yet, since the node has just started."""
-        replication, config = self.replication, self.config
-        own = replication.own_node
-        if not replication.has_workers or (is_own and config.worker < config.workers):
-            return own
-        if replication.is_clustered and self.metadata.level < WORKERS:
-            return own  # members of the version before know no such homes
-        numbers = range(config.workers)
-        names = [worker_name(node_of_worker(own), number) for number in numbers]
-        awaited = {*names} - {*replication.workers()} if may_start else ()
-        homes = [name for name in names if name == own or replication.is_connected(name) or name in awaited] or [own]
-        picked = int.from_bytes(self.random_bytes(_PICK_BYTES), "big")
-        first = homes[picked % len(homes)]
-        others = [name for name in homes if name != first] or [first]
-        second = others[picked // len(homes) % len(others)]
-        return min(first, second, key=self.metadata.count_at)
 
     @property
     def fleeting_queues(self) -> int:

@@ -214,7 +214,7 @@ class Declarations:
         if is_durable or broker.is_clustered:
             queue_type = broker.types[kind]
             is_own = method.exclusive or method.auto_delete or not method.queue or is_client_local(method.arguments)
-            home = "" if queue_type.lives_in_groups else broker.home_of_new(is_own)
+            home = "" if queue_type.lives_in_groups else broker.placement.home_of_new(is_own)
             if not broker.metadata.may_be_home(home):
                 text = f"node '{home}' is no member of the cluster any more: connect to another one"
                 raise ConnectionException(ReplyCode.CONNECTION_FORCED, text)

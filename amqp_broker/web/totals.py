@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
+from amqp_broker.settings.workers import node_of_worker
 from amqp_broker.web.node_client import NodeClient
 from amqp_broker.web.rates import History, Reading
 
 REUSED_S: Final = 1.0
 #: What all members know alike: the other counts are each node's own.
-SHARED: Final = frozenset({"vhosts", "queues", "exchanges", "bindings"})
+SHARED: Final = frozenset({"vhosts", "queues", "exchanges", "bindings", "memory_budget_of_node"})
 #: What `deliver_get` is the sum of, as clients expect it.
 DELIVERED: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")
 
@@ -59,6 +60,15 @@ class Totals:
         return found
 
 
+def budget_of(workers: Iterable[JsonObject]) -> int:
+    """The memory that all workers of a node may use for messages, octets: all of them know it alike. What each goes by
+    is a part of it, which changes, and some of it is nobody's for a moment. Of a version before only the parts are
+    known."""
+    parts = list(workers)
+    whole = max((int(each.get("memory_budget_of_node", 0)) for each in parts), default=0)
+    return whole or sum(int(each.get("memory_budget", 0)) for each in parts)
+
+
 def sums_of(totals: Mapping[str, JsonValue]) -> dict[str, int | float]:
     """The counts of all members that answered, together, and the counters of all others that the node has heard of:
     so counters do not fall while a member is away."""
@@ -69,5 +79,9 @@ def sums_of(totals: Mapping[str, JsonValue]) -> dict[str, int | float]:
                 continue
             known = sums.get(name, 0)
             sums[name] = max(known, value) if name in SHARED else known + value
+    hosts: dict[str, list[JsonObject]] = {}
+    for name, node in totals["nodes"].items():
+        hosts.setdefault(node_of_worker(name), []).append(node)
+    sums["memory_budget"] = sum(map(budget_of, hosts.values()))
     sums["deliver_get"] = sum(sums.get(name, 0) for name in DELIVERED)
     return sums

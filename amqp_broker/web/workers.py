@@ -6,7 +6,7 @@ from __future__ import annotations
 from amqp_broker.protocol.json_values import JsonObject, JsonValue
 from amqp_broker.settings.workers import node_of_worker, worker_number
 from amqp_broker.web.machine import Usage, usage_of
-from amqp_broker.web.totals import SHARED
+from amqp_broker.web.totals import SHARED, budget_of
 
 
 def workers_of(totals: JsonObject) -> dict[int, JsonObject]:
@@ -43,6 +43,8 @@ def whole_node(totals: JsonObject, name: str | None = None) -> JsonObject:
     for worker, counted in parts.items():
         if node_of_worker(worker) == node:
             found = {**_sum(counted, found), "at": totals["at"]}
+    if "memory_budget" in found:
+        found["memory_budget"] = budget_of([found])
     return {**totals, **found} if name is None else found
 
 

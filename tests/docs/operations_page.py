@@ -33,7 +33,9 @@ STATISTICS = {
     "memory_used": "what queues hold in RAM",
     "memory_quorum_queues": "the part of it that quorum queues hold, with their logs",
     "memory_assembling": "messages of which a part has come",
-    "memory_budget": "the setting `memory_budget`, or what it has come to on this machine",
+    "memory_budget": "the setting `memory_budget`, or what it has come to on this machine; of a worker what it has of "
+    "that just now ([scale.md](scale.md#memory))",
+    "memory_budget_of_node": "that of all workers of the node",
     "pages_stored": "pages of queues written to the disk since the start",
     "pages_loaded": "pages of queues read from the disk since the start",
     "journal_bytes": "the journal's length",

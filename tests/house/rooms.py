@@ -56,7 +56,7 @@ ROOMS: dict[str, str] = {
         "resources flow routing queue_types cluster links auth metadata turn errors settings protocol queues raft "
         "storage exchanges octets"
     ),
-    "resources": "flow routing queue_types settings protocol queues storage",
+    "resources": "flow routing queue_types settings protocol queues storage octets",
     "flow": "routing auth turn errors settings protocol queues octets",
     "routing": "queue_types links messages turn errors protocol queues raft exchanges octets",
     "queue_types": "cluster links metadata messages turn errors settings protocol queues raft storage octets",

@@ -48,6 +48,14 @@ def test_a_home_that_is_to_go_is_emptied() -> None:
     assert {change.queue.name for change in changes} >= {f"q{number}" for number in range(5)}
 
 
+def test_none_moves_to_a_home_that_is_far_busier() -> None:
+    queues = [queue(f"q{number}", home, 100, 100_000) for home in ("n1", "n1/7") for number in range(6)]
+    for busy, taken in (({"n1": 100, "n1/1": 700, "n1/2": 90}, {"n1", "n1/2"}), ({"n1/1": 900}, {*HOMES})):
+        changes = spread(queues, HOMES, busy)
+        assert {change.home for change in changes} <= taken
+        assert {change.home for change in changes} >= taken - {"n1"}, "of whom nothing is known may be given some"
+
+
 queues_of = st.lists(
     st.tuples(st.sampled_from([*HOMES, "n1/7"]), st.integers(0, 10_000), st.integers(0, 10_000_000)), max_size=40
 ).map(lambda rows: [queue(f"q{number}", *row) for number, row in enumerate(rows)])

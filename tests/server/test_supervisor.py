@@ -20,7 +20,7 @@ from amqp_broker.server.main import _reload_log
 from amqp_broker.server.moves import MOVE, NUMBER_BYTES
 from amqp_broker.server.sockets import address_of
 from amqp_broker.server.supervisor import Supervisor, Worker
-from amqp_broker.server.worker import GONE, PLAIN, SERVING, SILENT, WORD, word_s
+from amqp_broker.server.worker import GONE, LEND, PLAIN, SERVING, SILENT, WORD, word_s
 from amqp_broker.settings.config import Config
 from amqp_broker.settings.kinds import Address
 
@@ -82,14 +82,15 @@ class World:
         return count
 
     def heard(self, number: int) -> list[tuple[bytes, list[int]]]:
-        """What a worker has been told since."""
+        """What a worker has been told since, but of memory."""
         found: list[tuple[bytes, list[int]]] = []
         while True:
             try:
                 said, descriptors, _, _ = socket.recv_fds(self.ends[number], 100, 1)
             except BlockingIOError:
                 return found
-            found.append((said, descriptors))
+            if said[:1] != LEND:
+                found.append((said, descriptors))
 
     def close(self) -> None:
         for worker in self.supervisor.workers.values():
@@ -215,7 +216,7 @@ def test_the_others_hear_of_a_worker_whose_loop_stands_still_once(world: World) 
     world.supervisor._look()
     silent: tuple[bytes, list[int]] = (SILENT + (1).to_bytes(8, "big"), [])
     assert [world.heard(number) for number in range(3)] == [[silent], [], [silent]]
-    world.ends[1].send(WORD + bytes(16))
+    world.ends[1].send(WORD + bytes(40))
     world.turn()
     world.worker(1).word_at -= 4.0
     world.supervisor._look()

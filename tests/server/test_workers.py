@@ -21,6 +21,7 @@ from amqp_broker.client import Connection
 from amqp_broker.client.errors import ClientError
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.methods import QueueDeclare
+from amqp_broker.resources.load_page import LoadPage
 from amqp_broker.server.management_process import ManagementProcess
 from amqp_broker.server.worker import Seat, WorkerSide
 from amqp_broker.server.workers_file import StoredWorkers, read_stored, read_workers, write_workers
@@ -272,7 +273,7 @@ def test_a_worker_0_that_starts_again_has_the_groups_that_its_folder_says(tmp_pa
     config = Config(data_dir=tmp_path, node_name="n1", **settings)  # type: ignore[arg-type]
     ours, theirs = socket.socketpair()
     with ours, theirs, socket.socket() as link:
-        seat = Seat(config, theirs, link, {}, b"", ManagementProcess(config), ())
+        seat = Seat(config, theirs, link, {}, b"", ManagementProcess(config), (), LoadPage(2, time.monotonic))
         for _ in range(2):
             disk = FileDisk(tmp_path)
             disk.lock()

@@ -7,6 +7,8 @@ from storage.page_store import PageStore
 
 def live_bytes(store: PageStore, queue_id: int) -> int:
     """Octets of the queue's live pages on disk, record headers included."""
+    every = [segment.live_bytes for each in store._queues.values() for segment in each.segments.values()]
+    assert store.live_bytes == sum(every)
     queue = store._queues.get(queue_id)
     return sum(segment.live_bytes for segment in queue.segments.values()) if queue is not None else 0
 

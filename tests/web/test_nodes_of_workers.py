@@ -11,6 +11,8 @@ from amqp_broker.web.asked import Asked
 from amqp_broker.web.endpoints.cluster import list_attempts
 from amqp_broker.web.endpoints.nodes import show_node
 from amqp_broker.web.rates import Readings
+from amqp_broker.web.totals import sums_of
+from amqp_broker.web.workers import whole_node
 
 NAMES = ("n1", "n1/1", "n2", "n2/1")
 
@@ -68,3 +70,15 @@ def test_what_all_workers_have_counted_is_the_nodes(gone: tuple[str, ...]) -> No
         (row,) = list_attempts(asked(name, facts, gone)).value
         assert row["auth_attempts"] == whole
     assert show_node(asked("n2", facts, gone)).value["mem_used"] == 20 - 10 * len(gone)
+
+
+def test_the_memory_of_a_node_is_what_it_is_set_to_however_it_is_lent() -> None:
+    """Some of it is on its way from one worker to another, or one of them does not answer."""
+    facts = {each: facts_of(each, mem_limit=30, memory_budget=100) for each in ("n1", "n1/1", "n2")}
+    for each in ("n1", "n2"):
+        assert show_node(asked(each, facts)).value["mem_limit"] == 100
+    parts = {each: {"memory_budget": 30, "memory_budget_of_node": 100} for each in facts}
+    old = {"memory_budget": 40}
+    told = {"node": "n1", "at": 1, "nodes": {**parts, "n3": old, "n3/1": old}, "before": {}, "stale": []}
+    assert sums_of(told)["memory_budget"] == 280
+    assert [whole_node(told, each)["memory_budget"] for each in ("n1", "n2", "n3")] == [100, 100, 80]

@@ -11,7 +11,7 @@ from amqp_broker.cli.admin.asking import add_url_options, asking
 from amqp_broker.cli.cells import for_people, for_programs
 
 #: Of the answer, what is not about the node, and what would take too much of the screen.
-_LEFT_OUT = ("ok", "at", "exchange_types", "auth_mechanisms", "listeners", "nodes", "stale")
+_LEFT_OUT = ("ok", "at", "exchange_types", "auth_mechanisms", "listeners", "nodes", "stale", "memory_budget")
 
 
 @click.command()

@@ -160,7 +160,8 @@ class NodeVerbs:
             "version": __version__,
             "python": sys.version.split()[0],
             "listeners": self._listeners(),
-            "mem_limit": config.memory_budget_bytes,
+            "mem_limit": self._pager.budget_bytes,
+            "memory_budget": config.memory_budget_bytes,
             "mem_used": self._pager.used,
             "mem_alarm": "memory" in resources,
             "disk_free_limit": config.disk_free_limit_bytes,
@@ -257,10 +258,12 @@ class NodeVerbs:
 def _together(parts: list[JsonObject]) -> JsonObject:
     """What is not one worker's of that which the workers of a node say of themselves."""
     alike = ("mem_alarm", "disk_free_alarm", "being_drained")
-    divided = ("mem_limit", "mem_used", "max_connections", "sockets_used")
+    divided = ("mem_used", "max_connections", "sockets_used")
     return {
         **{name: any(each[name] for each in parts) for name in alike},
         **{name: sum(each[name] for each in parts) for name in divided},
+        # What is just given back by one worker is no other's yet, and nobody's if one does not answer.
+        "mem_limit": parts[0]["memory_budget"],
         "is_full": all(each["is_full"] for each in parts),
     }
 

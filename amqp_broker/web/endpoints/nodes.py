@@ -78,6 +78,7 @@ def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
     shown.update((key, value) for key, value in told.items() if value is not None and key in _TOLD)
     parts = [each for worker, each in facts["nodes"].items() if node_of_worker(worker) == name]
     shown.update({key: sum(each.get(key) or 0 for each in parts) for key in _DIVIDED})
+    shown["mem_limit"] = _budget_of(parts)
     shown.update({key: any(each.get(key) for each in parts) for key in _OF_ANY})
     if not usage.resident_bytes:
         shown["mem_used"] = sum(each.get("mem_used") or 0 for each in parts)
@@ -93,13 +94,18 @@ def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
 
 
 #: Of which each worker has a part.
-_DIVIDED: Final = ("mem_limit", "sockets_used")
+_DIVIDED: Final = ("sockets_used",)
 #: That a node is, if one of its workers is.
 _OF_ANY: Final = ("mem_alarm", "disk_free_alarm", "being_drained")
 #: What the node says itself takes the place of what is thought of it here.
 _TOLD: Final = (
     "mem_limit", "mem_alarm", "disk_free_limit", "disk_free_alarm", "being_drained", "sockets_used", "config_files",
 )  # fmt: skip
+
+
+def _budget_of(parts: list[JsonObject]) -> int:
+    """All workers of a node know it; those of the version before only their own parts."""
+    return max(each.get("memory_budget") or 0 for each in parts) or sum(each.get("mem_limit") or 0 for each in parts)
 
 
 def _about(asked: Asked, usage: Usage, facts: JsonObject) -> JsonObject:

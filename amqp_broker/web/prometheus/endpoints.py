@@ -46,7 +46,7 @@ from amqp_broker.web.prometheus.whole import (
     simple,
     times,
 )
-from amqp_broker.web.workers import facts_of_workers, usages_of, whole_node, workers_of
+from amqp_broker.web.workers import usages_of, whole_node, workers_of
 
 DETAILED_PREFIX: Final = "rabbitmq_detailed_"
 _MOST_VHOSTS: Final = 100
@@ -192,10 +192,8 @@ def _with_attempts(totals: JsonObject) -> JsonObject:
 
 
 def _process(facts: JsonObject, usages: dict[int, Usage]) -> Iterator[Family]:
-    """The budget of messages is divided among the workers, so it is a sum, too."""
     uptime_ms = int(facts.get("at", 0)) - int(facts.get("started_at", 0))
-    budget = sum(number(told.get("mem_limit")) for told in facts_of_workers(facts).values())
-    yield from process(sum_of(usages.values()), {**facts, "mem_limit": budget}, uptime_ms)
+    yield from process(sum_of(usages.values()), facts, uptime_ms)
 
 
 def _facts(asked: Asked) -> JsonObject:

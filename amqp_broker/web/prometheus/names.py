@@ -156,6 +156,8 @@ WORKER: Final = (
     gauge("consumers", "consumers", "Consumers of the queues of a worker"),
     gauge("queues", "queues_here", "Queues that live at a worker"),
     gauge("messages", "messages", "Messages in the queues of a worker"),
+    gauge("memory_used", "memory_used", "Memory of messages at a worker"),
+    gauge("memory_budget", "memory_budget", "What the memory of messages at a worker is held to just now"),
     counter("received_bytes_total", "recv_oct", "Octets that a worker has had from clients"),
     counter("sent_bytes_total", "send_oct", "Octets that a worker has sent to clients"),
     counter("connections_moved_total", "connection_moved", "Connections that came to a worker from another one"),
