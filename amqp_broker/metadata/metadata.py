@@ -23,6 +23,7 @@ import copy
 from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter
+from sys import intern
 
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.access import Access
@@ -462,12 +463,12 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
             state.vhost.name,
             command["name"],
             queue_id,
-            command["type"],
+            intern(command["type"]),  # of these there are few, and of queues very many
             command["auto_delete"],
             commands.decode_arguments(command["arguments_raw"]),
             durable=command.get("durable", True),
             exclusive=command.get("exclusive", False),
-            home=home,
+            home=intern(home),
             part_of=command.get("part_of", ""),
         )
         self.replace_queue(queue)
