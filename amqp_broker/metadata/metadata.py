@@ -103,6 +103,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
             "level.raise": self._raise_level,
             **self.group_handlers(),
             **self.worker_handlers(),
+            **self.rack_handlers(),
         }
 
     def apply(self, command: Command) -> bool:
@@ -152,6 +153,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         self.copy_access_to(other)
         self.copy_groups_to(other)
         self.copy_workers_to(other)
+        self.copy_racks_to(other)
         other._global_parameters = dict(self._global_parameters)
         other._members = dict(self._members)
         other._identities = dict(self._identities)
@@ -584,6 +586,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         self._identities.pop(node, None)
         self._drop_queues(queues)
         self.drop_workers_of(node)
+        self.drop_rack_of(node)
         self.drop_apps_of(node)
         self.drop_group_member(node)
         return True

@@ -68,3 +68,14 @@ def test_what_all_workers_have_counted_is_the_nodes(gone: tuple[str, ...]) -> No
         (row,) = list_attempts(asked(name, facts, gone)).value
         assert row["auth_attempts"] == whole
     assert show_node(asked("n2", facts, gone)).value["mem_used"] == 20 - 10 * len(gone)
+
+
+@pytest.mark.parametrize(("name", "rack"), [("n1", "a"), ("n2", "")])
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_node_shows_its_rack_also_when_it_is_down(name: str, rack: str, is_down: bool) -> None:
+    facts = {each: facts_of(each, racks={"n1": "a"}) for each in NAMES}
+    wanted = asked(name, facts)
+    if is_down:
+        del facts[name]
+    shown: Any = show_node(wanted).value
+    assert (shown["rack"], shown["running"]) == (rack, not is_down)

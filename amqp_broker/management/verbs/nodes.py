@@ -169,6 +169,7 @@ class NodeVerbs:
             "max_connections": counts.clients.max_connections,
             "sockets_used": len(counts.clients.connections),
             "members": members,
+            "racks": {name: rack for name, rack in replication.recorded_racks().items() if rack},
             "running": linked,
             "data_dir": facts.data_dir,
             "config_files": list(facts.config_files),
