@@ -89,11 +89,16 @@ def render_status(status: JsonObject) -> list[str]:
     lines = [f"cluster {status['cluster']}, as {status['node']} sees it", ""]
     if (upgrade := _upgrade_line(status)) is not None:
         lines += [upgrade, ""]
+    # Where nobody is in one, or the node is of a version without, there is no column for racks.
+    has_racks = any(row.get("rack") for row in status["members"])
     members = [
-        (row["node"], row["address"] or "-", _link_of(row), "leaving" if row["is_leaving"] else "")
+        (
+            row["node"], row["address"] or "-", *([row.get("rack") or "-"] if has_racks else ()), _link_of(row),
+            "leaving" if row["is_leaving"] else "",
+        )
         for row in status["members"]
-    ]
-    lines += _table(("member", "address", "link", ""), members)
+    ]  # fmt: skip
+    lines += _table(("member", "address", *(("rack",) if has_racks else ()), "link", ""), members)
     lines.append("")
     lines += _table(
         ("group", "leader", "term", "committed", "applied here", "lag of the others", "voters", "learners", "queues"),

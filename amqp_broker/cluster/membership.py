@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.cluster.balance import plan_moves
 from amqp_broker.links.frame_kinds import FrameKind
-from amqp_broker.links.levels import SOME_MEMBERS, WORKERS
+from amqp_broker.links.levels import RACKS, SOME_MEMBERS, WORKERS
 from amqp_broker.links.tenants import head_of
 from amqp_broker.metadata import commands
-from amqp_broker.metadata.group_placing import host_of, place_groups
+from amqp_broker.metadata.group_placing import place_groups
 from amqp_broker.settings.kinds import Address, parse_address
 from amqp_broker.settings.workers import are_beside, node_of_worker, worker_name
 from raft.membership import MembershipResult, TransferResult
@@ -333,9 +333,7 @@ class Membership:
 
     def _look(self, now: int) -> None:
         recorded = self._metadata.members()
-        is_founding = self._replication.is_clustered and (
-            not recorded or self._level_of_all(recorded) > self._metadata.level
-        )
+        is_founding = self._replication.is_clustered and self._is_founding(recorded)
         self._timers.at(now + (_FOUNDING_LOOK_MS if is_founding else LOOK_MS), self._look)
         if recorded:
             for group in self._replication.groups():
@@ -348,6 +346,13 @@ class Membership:
             self.give_up_leading()
         elif not self._config.worker:
             self._spread_after_calm(now)
+
+    def _is_founding(self, recorded: Mapping[str, str]) -> bool:
+        """Whether what all can do, or where this node is, is about to be known for the first time."""
+        metadata, own = self._metadata, self._replication.own_node
+        if not recorded or self._level_of_all(recorded) > metadata.level:
+            return True
+        return metadata.level >= RACKS and own in recorded and own not in metadata.member_racks()
 
     def _look_after_node(self, recorded: Mapping[str, str], now: int) -> None:
         """What worker 0 does for its node."""
@@ -439,15 +444,24 @@ class Membership:
         if recorded:
             if own in recorded and address and recorded[own] != address:
                 replication.propose(commands.put_member(own, address))
-            elif own in recorded and self._metadata.level >= WORKERS:
+            elif own in recorded:
+                self._register_rack(own)
                 self._register_workers(own)
         elif replication.metadata_group.is_leader and (address or replication.is_clustered):
             others = self._config.others
             for name in replication.metadata_group.members:
                 replication.propose(commands.put_member(name, address if name == own else str(others.get(name, ""))))
 
+    def _register_rack(self, own: str) -> None:
+        """Also that it is in none: who places groups waits for it."""
+        metadata, rack = self._metadata, self._config.rack
+        if metadata.level >= RACKS and metadata.member_racks().get(own) != rack:
+            self._replication.propose(commands.put_member_rack(own, rack))
+
     def _register_workers(self, own: str) -> None:
         """Raises StorageError where the cluster knows that other workers of this node have its groups."""
+        if self._metadata.level < WORKERS:
+            return
         known, groups = self._metadata.workers_of(own), self._places.own_groups
         if own in self._metadata.member_workers() and known.groups != groups:
             raise StorageError(
@@ -475,7 +489,8 @@ class Membership:
             self._give_cluster_id()
 
     def _place_groups(self, recorded: Mapping[str, str]) -> None:
-        """If groups are to be on some of the nodes only, and there are more, those that are on all have a list."""
+        """If groups are to be on some of the nodes only, and there are more, those that are on all have a list, once it
+        is known in which racks the nodes are."""
         replication, metadata, size = self._replication, self._metadata, self._config.quorum_size
         if not 0 < size < len(recorded) or metadata.level < SOME_MEMBERS:
             return
@@ -483,10 +498,10 @@ class Membership:
             return
         lists = metadata.group_lists()
         groups = [group_id for group_id in sorted(replication.host.groups) if group_id and group_id not in lists]
-        if not groups or not all(map(self.is_linked, recorded)):
+        racks = metadata.member_racks()
+        if not groups or not all(self.is_linked(name) and name in racks for name in recorded):
             return
-        hosts = {name: host_of(address) for name, address in recorded.items()}
-        for group_id, nodes in place_groups(groups, lists, hosts, size).items():
+        for group_id, nodes in place_groups(groups, lists, metadata.member_places(), size).items():
             log.info("group %d is to be on %s", group_id, ", ".join(nodes))
             replication.propose(commands.put_group_members(group_id, nodes))
 

@@ -316,6 +316,10 @@ class Replication:
         """The members by the metadata, as far as this node knows them."""
         return self._metadata.members()
 
+    def recorded_racks(self) -> Mapping[str, str]:
+        """In which racks members are by the metadata; "" of one that has said that it is in none."""
+        return self._metadata.member_racks()
+
     def recorded_identity(self, name: str) -> str:
         """Of the folder that the metadata have for a member, hexadecimal; "" if they have none."""
         return self._metadata.identity_of(name)

@@ -188,9 +188,10 @@ class Steering:
         connection = channel.connection
         if isinstance(method, BasicConsume):
             name = method.queue or channel.last_queue
-            queue = channel.vhost.find_queue(name) if name else None
-            home = queue.home if queue is not None else ""
-            if queue is not None and not home and self._are_groups_spread:
+            known = channel.vhost.known_queue(name) if name else None
+            home = known.home if known is not None else ""
+            queue = channel.vhost.find_queue(name) if name and not home and self._are_groups_spread else None
+            if queue is not None:
                 home = queue.described_at()  # who leads its group; were all at worker 0, it would have all the work
             if home and self.wish(connection, home):
                 return True

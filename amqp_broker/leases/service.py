@@ -133,7 +133,7 @@ class Leases:
     def start(self, now: int) -> None:
         """The queues of this node are there."""
         for vhost in self._vhosts.values():
-            for queue in vhost.queues.values():
+            for queue in vhost.queues.all_made():
                 self.expiry.watch_all(queue)
         self.expiry.start(now)
 

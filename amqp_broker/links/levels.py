@@ -41,6 +41,8 @@ DELETION_PROTECTION: Final = 2
 REHOMING: Final = 2
 #: The first in which nodes of a cluster have several workers (metadata/member_workers.py).
 WORKERS: Final = 2
+#: The first in which members say in which rack they are (metadata/member_racks.py).
+RACKS: Final = 2
 #: The first in which a command about a user may say that an administrator has to be left (metadata/access.py).
 LAST_ADMINISTRATOR: Final = 2
 #: The first in which a command may set a global parameter only where there is none (metadata/cluster_identity.py).

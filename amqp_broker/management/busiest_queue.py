@@ -31,7 +31,7 @@ def find_busiest(vhosts: Iterable[VHost], pause: Awaited) -> Steps:
     """Returns a BusiestQueue, or None if nothing was moved at all. pause: what lies between the two looks."""
     before: dict[Queue, int] = {}
     for vhost in list(vhosts):
-        queues = iter(list(vhost.queues.values()))
+        queues = iter(vhost.queues.all_made())
         while some := list(islice(queues, _SLICE)):
             for queue in some:
                 before[queue] = _moved(queue)

@@ -28,9 +28,9 @@ def count_node(counts: NodeCounts) -> Steps:
     queues = consumers = ready = unacked = leased = 0
     for vhost, names in queues_in_slices(broker, _SLICE):
         for name in names:
-            queue = vhost.queues[name]
+            queue = vhost.queues.made(name)
             # What other nodes hold, they count themselves.
-            if not queue.described_at() and not queue.elsewhere():
+            if queue is not None and not queue.described_at() and not queue.elsewhere():
                 consumers += queue.consumer_count()
                 ready += queue.message_count() if not queue.partitions() else 0  # which are queues themselves
                 unacked += queue.unacked_count()

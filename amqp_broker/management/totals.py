@@ -172,7 +172,9 @@ class Totals:
         count = here = 0
         for vhost, names in queues_in_slices(broker, _SLICE):
             for each in names:
-                queue = vhost.queues[each]
+                queue = vhost.queues.made(each)
+                if queue is None:
+                    continue  # it lives elsewhere, and nothing was done with it here
                 here += not queue.described_at()
                 sums = sums_of.get(queue.declaration.type)
                 if sums is None:

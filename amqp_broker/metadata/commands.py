@@ -193,6 +193,7 @@ FIELDS: Final[Mapping[str, Mapping[str, _Form]]] = {
     "level.raise": {"level": _ID},
     "group.members": {"group": _ID, "nodes": _TEXTS, "expected": _TEXTS, "size": _ID},
     "member.workers": {"node": _TEXT, "workers": _NUMBERS, "closing": _NUMBERS, "groups": _NUMBERS},
+    "member.rack": {"node": _TEXT, "rack": _TEXT},
 }
 """Every command and its fields; `op` names the command. All must be there, but for those in `DEFAULTS`."""
 
@@ -461,6 +462,11 @@ def put_member_workers(
     """The workers that a member has besides worker 0, and those of them that are to be emptied. groups: which worker
     has each group of queues, from group 1 on. Of level `WORKERS`."""
     return _command("member.workers", node, sorted(workers), sorted(closing), list(groups))
+
+
+def put_member_rack(node: str, rack: str) -> Command:
+    """In which rack a member is; "": in none. Of level `RACKS`."""
+    return _command("member.rack", node, rack)
 
 
 def raise_level(level: int) -> Command:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from amqp_broker.metadata.commands import Command
-from amqp_broker.metadata.group_placing import fill, host_of, loads
+from amqp_broker.metadata.group_placing import fill, loads
+from amqp_broker.metadata.member_racks import MemberRacks
 
 
-class GroupMembers:
+class GroupMembers(MemberRacks):
     """A part of Metadata."""
 
     def __init__(self) -> None:
@@ -27,10 +28,6 @@ class GroupMembers:
     def group_handlers(self) -> dict[str, Callable[[Command], bool]]:
         """By the command."""
         return {"group.members": self._put_group_members}
-
-    def members(self) -> Mapping[str, str]:
-        """See Metadata."""
-        raise NotImplementedError
 
     @property
     def has_group_lists(self) -> bool:
@@ -73,8 +70,8 @@ class GroupMembers:
             self._fill_group(group_id, self._group_members[group_id], size)
 
     def _fill_group(self, group_id: int, nodes: Sequence[str], size: int) -> None:
-        hosts = {name: host_of(address) for name, address in self.members().items()}
-        self._set_group(group_id, fill(nodes, hosts, size, loads(self._group_members, hosts)), size)
+        places = self.member_places()
+        self._set_group(group_id, fill(nodes, places, size, loads(self._group_members, places)), size)
 
     def _set_group(self, group_id: int, nodes: tuple[str, ...], size: int) -> None:
         self.group_generation += 1

@@ -23,6 +23,7 @@ import copy
 from collections.abc import Callable, Generator, Iterator, Mapping
 from itertools import chain
 from operator import attrgetter
+from sys import intern
 
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.access import Access
@@ -102,6 +103,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
             "level.raise": self._raise_level,
             **self.group_handlers(),
             **self.worker_handlers(),
+            **self.rack_handlers(),
         }
 
     def apply(self, command: Command) -> bool:
@@ -151,6 +153,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         self.copy_access_to(other)
         self.copy_groups_to(other)
         self.copy_workers_to(other)
+        self.copy_racks_to(other)
         other._global_parameters = dict(self._global_parameters)
         other._members = dict(self._members)
         other._identities = dict(self._identities)
@@ -462,12 +465,12 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
             state.vhost.name,
             command["name"],
             queue_id,
-            command["type"],
+            intern(command["type"]),  # of these there are few, and of queues very many
             command["auto_delete"],
             commands.decode_arguments(command["arguments_raw"]),
             durable=command.get("durable", True),
             exclusive=command.get("exclusive", False),
-            home=home,
+            home=intern(home),
             part_of=command.get("part_of", ""),
         )
         self.replace_queue(queue)
@@ -583,6 +586,7 @@ class Metadata(GroupMembers, MemberWorkers, Access, AppRecords, Partitions):
         self._identities.pop(node, None)
         self._drop_queues(queues)
         self.drop_workers_of(node)
+        self.drop_rack_of(node)
         self.drop_apps_of(node)
         self.drop_group_member(node)
         return True

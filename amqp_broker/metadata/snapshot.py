@@ -85,6 +85,7 @@ def _describe_behind_queues(metadata: Metadata) -> list[Command]:
         commands.put_member_workers(node, known.numbers, known.closing, known.groups)
         for node, known in metadata.member_workers().items()
     )
+    taken.extend(commands.put_member_rack(node, rack) for node, rack in metadata.member_racks().items())
     return taken
 
 

@@ -53,7 +53,7 @@ class PagingOut:
         return want
 
     def _queues(self) -> Iterator[Queue]:
-        return (queue for vhost in self._vhosts.values() for queue in vhost.queues.values())
+        return (queue for vhost in self._vhosts.values() for queue in vhost.queues.all_made())
 
     def _relieve_groups(self, want_bytes: int, keeps_heads: bool) -> int:
         """The groups of quorum queues bring pages to the disk, those with most in RAM first. Returns what was freed."""

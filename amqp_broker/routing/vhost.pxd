@@ -1,4 +1,5 @@
 cimport cython
+from amqp_broker.routing.queue_table cimport QueueTable
 from amqp_broker.routing.routes cimport publish_to_groups
 from queues.message cimport Message
 from queues.queue cimport Queue
@@ -11,7 +12,7 @@ cdef class VHost:
     cdef public long long generation
     cdef public long long forgotten
     cdef public bint is_deleted
-    cdef public dict queues
+    cdef public QueueTable queues
     cdef public object queue_names
     cdef public object router
     cdef public list dead_letters

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from amqp_broker.errors import vhost_deleted
 from amqp_broker.octets.sorted_keys import SortedKeys
+from amqp_broker.routing.queue_table import QueueTable
 from amqp_broker.routing.routes import HeaderRoutes, PublishRoute, RouteTable, groups_of, publish_to_groups
 from amqp_broker.turn.task import Task
 from exchanges.router import ExchangeEntry, Later, Router, at_once, take_out
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amqp_broker.routing.delays import DelayedMessages
+    from amqp_broker.routing.queue_table import Known
     from amqp_broker.routing.taps import Details, Taps
 
 
@@ -46,16 +48,19 @@ _QUEUE_OCTETS = 8
 
 
 class VHost:
-    """max_cached_routes: how many routes are remembered. later: takes what is done in slices. forgotten: how often all
-    routes were forgotten. queue_names: of `queues`, in their order. is_deleted: it is no more, and what is in it is
-    being given back."""
+    """max_cached_routes: how many routes are remembered. later: takes what is done in slices. queues: those that live
+    elsewhere are made when they are used (QueueTable). forgotten: how often all routes were forgotten. queue_names: of
+    `queues`, in their order. is_deleted: it is no more, and what is in it is being given back."""
 
-    def __init__(self, name: str, store: MessageStore, max_cached_routes: int, later: Later = at_once) -> None:
+    def __init__(
+        self, name: str, store: MessageStore, max_cached_routes: int, later: Later = at_once,
+        queues: QueueTable | None = None,
+    ) -> None:
         self.name = name
         self.store = store
         self.generation = 1
         self.is_deleted = False
-        self.queues: dict[str, Queue] = {}
+        self.queues = queues if queues is not None else QueueTable()
         self.queue_names: SortedKeys[str] = SortedKeys()
         self.dead_letters: list[Queue] = []
         self.delayed: dict[str, DelayedMessages] = {}
@@ -95,6 +100,10 @@ class VHost:
     def find_queue(self, name: str) -> Queue | None:
         """The queue of that name, None where there is none."""
         return self.queues.get(name)
+
+    def known_queue(self, name: str) -> Known | None:
+        """What is known of the queue of that name, for who does not use it; None where there is none."""
+        return self.queues.entry(name)
 
     def find_exchange(self, name: str) -> ExchangeEntry | None:
         """The exchange of that name, None where there is none."""

@@ -27,6 +27,7 @@ from amqp_broker.settings.kinds import (
     MIB,
     NODE_NAME,
     NODE_NAME_RULE,
+    RACK,
     SECOND,
     SIZE,
     TEXT,
@@ -150,6 +151,13 @@ class ClusterConfig:
         minimum=0,
         maximum=255,
     )
+    rack: str = setting(
+        RACK,
+        "",
+        REPLICATION,
+        "The rack, room or zone that this node shares with those that would be lost with it. A group that is not on "
+        "all nodes is on one of each rack, where there are enough. Empty: none.",
+    )
     node_down_ms: int = setting(
         DURATION,
         5 * SECOND,
@@ -243,6 +251,8 @@ class ClusterConfig:
     def _check_members(self) -> None:
         if NODE_NAME.fullmatch(self._host_name()) is None:
             raise self._refuse("node_name", NODE_NAME_RULE)
+        if self.rack and NODE_NAME.fullmatch(self.rack) is None:
+            raise self._refuse("rack", f"{NODE_NAME_RULE}, or nothing")
         names = [member.name for member in self.cluster]
         addresses = [member.address for member in self.cluster]
         if len(set(names)) != len(names) or len(set(addresses)) != len(addresses):

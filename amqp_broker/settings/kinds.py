@@ -215,6 +215,13 @@ def _parse_folder(text: str) -> Path:
     return path
 
 
+def _parse_rack(text: str) -> str:
+    name = text.strip()
+    if name and NODE_NAME.fullmatch(name) is None:
+        raise ValueError("not a name")
+    return name
+
+
 def _show_path(value: object) -> str:
     return "" if value is None else str(value)
 
@@ -260,6 +267,8 @@ PROCESSES = Kind("count", "N", f"a whole number from 1 to {MOST_WORKERS}, or aut
 BOOLEAN = Kind("boolean", "BOOL", "true or false", _parse_boolean, _show_boolean)
 TEXT = Kind("text", "TEXT", "a text that is not empty", _parse_text, str)
 SECRET = Kind("secret", "TEXT", "a text that is not empty", _parse_text, str)
+#: Rules are those of names of nodes, so that it can stand in tables and on command lines as they can.
+RACK = Kind("rack", "NAME", f"{NODE_NAME_RULE}, or nothing", _parse_rack, str)
 FOLDER = Kind("folder", "DIR", "the path of a folder", _parse_folder, _show_path)
 FILE = Kind("file", "FILE", "the path of a file, or nothing", _parse_path, _show_path)
 ADDRESSES = Kind(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from amqp_broker.auth.hashing import Hashing
 from amqp_broker.auth.passwords import NewPassword, VerifiedPasswords, quick_hash
@@ -32,6 +32,7 @@ from amqp_broker.resources.page_check import PageCheck, page_checks
 from amqp_broker.routing.dead_letters import DeadLetters
 from amqp_broker.routing.delays import DelayedMessages
 from amqp_broker.routing.discards import Discards
+from amqp_broker.routing.queue_table import QueueTable
 from amqp_broker.routing.reply_to import ReplyConsumers
 from amqp_broker.routing.taps import NodeTaps
 from amqp_broker.routing.unroutable import UnroutableRing
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.remote.remote_queues import RemoteQueues
     from amqp_broker.queue_types.stream.page_exchange import PageExchange
     from amqp_broker.queue_types.stream.read_exchange import ReadExchange
+    from amqp_broker.routing.queue_table import Known
     from exchanges.router import ExchangeEntry
     from queues.declaration import Owner
     from queues.recovery import RecoveredQueue
@@ -104,9 +106,9 @@ class StagedApps(Protocol):
     def staged_messages(self) -> int: ...
 
 
-def _declaration_of(vhost: VHost, record: QueueRecord, owner: Owner | None) -> QueueDeclaration:
+def _declaration_of(record: QueueRecord, owner: Owner | None) -> QueueDeclaration:
     return QueueDeclaration(
-        record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), vhost.name,
+        record.name, record.durable, record.auto_delete, owner, decode_table(record.arguments_raw), record.vhost,
         record.type, record.part_of,
     )  # fmt: skip
 
@@ -236,7 +238,7 @@ class Broker:
         """So many queues there are that end with this node."""
         return len(self._fleeting)
 
-    def is_recorded(self, queue: Queue) -> bool:
+    def is_recorded(self, queue: Known) -> bool:
         """Whether the metadata know a queue: all that are durable, and in a cluster every one."""
         return bool(queue.queue_id < DELAY_IDS)
 
@@ -377,7 +379,8 @@ class Broker:
     def build_vhost(self, name: str) -> VHost:
         """Make a virtual host as the metadata have it, its queues with the messages that were recovered."""
         now = self.clock.now
-        vhost = VHost(name, self.store, self.config.max_cached_routes, self.background.add)
+        queues = QueueTable(self._make_used)
+        vhost = VHost(name, self.store, self.config.max_cached_routes, self.background.add, queues)
         self.vhosts[name] = vhost
         self.vhost_names.add(name)
         metadata = self.metadata
@@ -418,16 +421,25 @@ class Broker:
         for delayed in list(vhost.delayed.values()):
             delayed.delete()
             yield None
-        queues = deque(vhost.queues.values())
-        while queues:  # each is let go of in its slice
-            queue = queues.popleft()
-            queue.itself().vhost_deleted()
-            self.forget_queue(vhost, queue)
-            if is_own and not queue.declaration.part_of:
-                self.count_deleted(queue)
-            self._type_of(queue).forget(queue.queue_id)
+        names = deque(vhost.queues)
+        while names:
+            entry = vhost.queues.entry(names.popleft())
+            if entry is not None:
+                self._give_back_queue(vhost, entry, is_own)
             yield None
         vhost.router.tell_nobody()
+
+    def _give_back_queue(self, vhost: VHost, entry: Known, is_own: bool) -> None:
+        if isinstance(entry, QueueRecord):
+            self.forget_unused(vhost, entry)
+            self.queues_deleted += is_own and entry.durable and not entry.part_of
+            return
+        queue = cast("Queue", entry)
+        queue.itself().vhost_deleted()
+        self.forget_queue(vhost, queue)
+        if is_own and not queue.declaration.part_of:
+            self.count_deleted(queue)
+        self._type_of(queue).forget(queue.queue_id)
 
     def access_changed(self, user: str, name: str | None) -> None:
         """A user, or what one may do in a virtual host (None: in all), changed: what publishers remember of routes
@@ -479,17 +491,23 @@ class Broker:
 
     def add_recorded_queue(self, vhost: VHost, record: QueueRecord) -> None:
         """Make the queue that the metadata have, unless it is there. Raises ArgumentError, UnsupportedQueueType."""
-        present = vhost.queues.get(record.name)
+        queues = vhost.queues
+        present = queues.entry(record.name)
         if present is not None:
             if present.queue_id == record.queue_id:
-                self._declared_again(vhost, present, record)
+                self._declared_again(vhost, record)
                 return
             self.forget_recorded_queue(vhost, present.name, present.queue_id)
         owner: Owner | None = None
         if record.exclusive:
             owner = self.owners.pop((vhost.name, record.name), REMOTE_OWNER)
-        declaration = _declaration_of(vhost, record, owner)
         queue_type = self.types[type_named(record.type).name]
+        if queue_type.is_elsewhere(record.home):
+            queues.await_use(record)
+            self.queue_count += 1
+            vhost.queue_changed(record.name)
+            return
+        declaration = _declaration_of(record, owner)
         queue = queue_type.create(declaration, record.queue_id, record.home, self.clock.now)
         self._take_in(vhost, queue, declaration)
         if not record.durable and record.home == self.replication.own_node:
@@ -501,11 +519,23 @@ class Broker:
             owner.own(queue)
         queue_type.restore(queue, self.clock.now)
 
-    def _declared_again(self, vhost: VHost, queue: Queue, record: QueueRecord) -> None:
-        """A stream has more partitions than before, and says so in its arguments."""
+    def _make_used(self, record: QueueRecord) -> Queue:
+        """A queue that lives elsewhere is used here."""
+        declaration = _declaration_of(record, REMOTE_OWNER if record.exclusive else None)
+        queue = self.types[record.type].create(declaration, record.queue_id, record.home, self.clock.now)
+        queue.declared(declaration, self.clock.now)
+        return queue
+
+    def _declared_again(self, vhost: VHost, record: QueueRecord) -> None:
+        """A stream has more partitions than before, and says so in its arguments. Of what is not made there is the
+        record alone, and only one."""
+        queue = vhost.queues.made(record.name)
+        if queue is None:
+            vhost.queues.await_use(record)
+            return
         declaration = queue.declaration
         if declaration.arguments.raw != record.arguments_raw:
-            queue.declared(_declaration_of(vhost, record, declaration.owner), self.clock.now)
+            queue.declared(_declaration_of(record, declaration.owner), self.clock.now)
 
     def add_partitions(self, vhost: VHost, name: str) -> None:
         """Make a stream and its partitions as the metadata have them, so far as they are not there."""
@@ -528,10 +558,13 @@ class Broker:
         """The metadata do not have a queue any more: take it out, with what it has on the disk. Returns which
         exchanges it was bound to."""
         removed: list[str] = []
-        queue = vhost.queues.get(name)
-        if queue is not None and queue.queue_id == queue_id:
+        entry = vhost.queues.entry(name)
+        if entry is not None and entry.queue_id == queue_id:
             removed = vhost.router.remove_queue(name)
-            self.forget_queue(vhost, queue)
+            if isinstance(entry, QueueRecord):
+                self.forget_unused(vhost, entry)
+            else:
+                self.forget_queue(vhost, cast("Queue", entry))
         for queue_type in self.types.values():
             queue_type.forget(queue_id)
         return removed
@@ -564,7 +597,7 @@ class Broker:
             for name in names:
                 if vhost.is_deleted:
                     return
-                queue = vhost.queues.get(name)
+                queue = vhost.queues.made(name)
                 if queue is not None and not queue.is_deleted:
                     self._type_of(queue).policies_changed(queue, self.clock.now)
                 yield None
@@ -585,13 +618,19 @@ class Broker:
             alternate = (policy or {}).get("alternate-exchange")
         vhost.router.set_alternate(entry.name, alternate if isinstance(alternate, str) else None)
 
+    def forget_unused(self, vhost: VHost, record: QueueRecord) -> None:
+        """Take a queue that is not made out of the run-time side: there is nothing of it but its name."""
+        vhost.queues.pop(record.name)
+        vhost.queue_changed(record.name)
+        self.queue_count -= 1
+
     def forget_queue(self, vhost: VHost, queue: Queue) -> int:
         """Take a queue out of the run-time side. Returns how many messages were ready. What the metadata know of it
         keeps its pages until they do not: should a crash undo the deletion, they are needed."""
         self.held.release(queue, None)
         queue.declaration.disown(queue)
         queue = queue.itself()
-        vhost.queues.pop(queue.name, None)
+        vhost.queues.pop(queue.name)
         vhost.queue_changed(queue.name)
         self.queue_count -= 1
         count = self._type_of(queue).delete(queue)
@@ -620,7 +659,12 @@ class Broker:
     def is_there(self, queue: Queue) -> bool:
         """Whether a queue is in its virtual host."""
         vhost = self.vhosts.get(queue.declaration.vhost)
-        return vhost is not None and vhost.queues.get(queue.name) is queue
+        return vhost is not None and vhost.queues.made(queue.name) is queue
+
+    def knows(self, queue: Queue) -> bool:
+        """The same, also of one that was made to be looked at."""
+        vhost = self.vhosts.get(queue.declaration.vhost)
+        return vhost is not None and vhost.queues.has(queue)
 
     @property
     def own_node(self) -> str:

@@ -336,7 +336,7 @@ class Declarations:
                 queue = left.popleft()
                 if queue in self._condemned:
                     self._condemned.discard(queue)
-                    is_there = vhost.queues.get(queue.name) is queue
+                    is_there = vhost.queues.made(queue.name) is queue
                     if is_there and self._broker.has(vhost):
                         proposal = self.remove_queue(vhost, queue)[1] or proposal
             yield None
@@ -571,7 +571,7 @@ class Declarations:
             return False
         if destination.kind == QUEUE:
             record = metadata.queue(vhost.name, destination.name)
-            return record is not None and record.queue_id == vhost.queues[destination.name].queue_id
+            return record is not None and vhost.queues.has(record)
         return metadata.exchange(vhost.name, destination.name) is not None
 
 

@@ -70,6 +70,10 @@ class HeldQueues:
             vhost.queue_changed(held.name)
             self.release(held, held.real)
 
+    def keeps(self, present: Queue) -> bool:
+        """Whether something was published to a queue that is held, and waits."""
+        return present in self._held and not self._held[present].queue.held_writes.is_idle
+
     def release(self, present: Queue, queue: Queue | None) -> None:
         """What was kept, if that was held, is for this queue, which is in the virtual host; None: for nobody. Of
         publishes there is what one turn has brought, as publishers wait."""

@@ -167,8 +167,8 @@ class Projection:
         """Whether what the metadata have under this name is there at run time, too."""
         if destination.kind == EXCHANGE:
             return vhost.router.get(destination.name) is not None
-        queue, record = vhost.queues.get(destination.name), self._metadata.queue(vhost.name, destination.name)
-        return queue is not None and record is not None and queue.queue_id == record.queue_id
+        record = self._metadata.queue(vhost.name, destination.name)
+        return record is not None and vhost.queues.has(record)
 
     def _clean_up(self, vhost: VHost, sources: list[str], is_own: bool) -> None:
         """Exchanges that lost their last binding: the node that removed it proposes their end."""
@@ -187,17 +187,19 @@ class Projection:
         """What is there at run time and not in the metadata any more, or is there as another."""
         broker = self._broker
         for vhost in list(self._vhosts.values()):
-            for queue in list(vhost.queues.values()):
-                record = self._metadata.queue(vhost.name, queue.name)
-                if not broker.is_recorded(queue) or (record is not None and record.queue_id == queue.queue_id):
+            for entry in [vhost.queues.entry(name) for name in vhost.queues]:
+                assert entry is not None  # it is a name of the table
+                record = self._metadata.queue(vhost.name, entry.name)
+                if not broker.is_recorded(entry) or (record is not None and record.queue_id == entry.queue_id):
                     continue
-                if record is not None and queue.writes.is_held:
-                    take_place(broker, vhost, record, queue.queue_id)  # it was about to move, and has
+                made = vhost.queues.made(entry.name)
+                if record is not None and made is not None and made.writes.is_held:
+                    take_place(broker, vhost, record, entry.queue_id)  # it was about to move, and has
                 else:
-                    broker.forget_recorded_queue(vhost, queue.name, queue.queue_id)
-            for entry in vhost.router.entries():
-                if entry.durable and self._metadata.exchange(vhost.name, entry.name) is None:
-                    broker.forget_exchange(vhost, entry.name)
+                    broker.forget_recorded_queue(vhost, entry.name, entry.queue_id)
+            for exchange in vhost.router.entries():
+                if exchange.durable and self._metadata.exchange(vhost.name, exchange.name) is None:
+                    broker.forget_exchange(vhost, exchange.name)
 
     def _complete(self, name: str) -> None:
         """What the metadata have of a virtual host, and is not there."""

@@ -1,4 +1,7 @@
-"""GuestWeather: groups of queues are on some of the nodes, grow and shrink, while everything else goes wrong."""
+"""GuestWeather: groups of queues are on some of the nodes, grow and shrink, while everything else goes wrong.
+
+Nodes are in racks, and come to be in others: that is known everywhere at the end.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,11 @@ from amqp_broker.management.request import Request
 from amqp_broker.management.verbs.groups import GroupVerbs
 from tests.cluster_simulation.cluster_node import ClusterNode
 from tests.cluster_simulation.weather import Weather
+from tests.simulation.state import Violation
+
+
+def _configs_of(node: ClusterNode) -> tuple[Any, ...]:
+    return tuple(node.configs) if hasattr(node, "configs") else (node.config,)
 
 
 class GuestWeather(Weather):
@@ -25,9 +33,17 @@ class GuestWeather(Weather):
         super().__init__(seed, size + 1, trace)
         self._groups_chance = random.Random(f"groups {seed}")
         wanted = self._groups_chance.choice([1, size, size])
-        for node in self.nodes.values():
-            for config in node.configs if hasattr(node, "configs") else (node.config,):
+        self._racks: dict[str, str] = {}
+        for name, node in self.nodes.items():
+            for config in _configs_of(node):
                 object.__setattr__(config, "quorum_size", wanted)
+            self._put_into_rack(name)
+
+    def _put_into_rack(self, name: str) -> None:
+        """As its settings say from now on."""
+        self._racks[name] = self._groups_chance.choice(["", "a", "b", "c"])
+        for config in _configs_of(self.nodes[name]):
+            object.__setattr__(config, "rack", self._racks[name])
 
     def _begin(self) -> None:
         super()._begin()
@@ -43,8 +59,14 @@ class GuestWeather(Weather):
         return [group for node in self.up() for group in node.node.groups.all.values()]
 
     def regroup(self) -> None:
-        """Somebody is asked to have a node come into a group, or leave it."""
+        """Somebody is asked to have a node come into a group, or leave it; or a node is in another rack."""
+        if self._groups_chance.random() < 0.2:
+            self._put_into_rack(self._groups_chance.choice(list(self.nodes)))
+            self.counts["racks"] += 1
         if not self.serving():
+            return
+        if self._groups_chance.random() < 0.2:
+            self.ask_members(self._groups_chance.choice(self.serving()), "queues.rebalance", {})
             return
         asked: ClusterNode = self.chance.choice(self.serving())
         node = self.chance.choice(list(self.nodes))
@@ -71,6 +93,14 @@ class GuestWeather(Weather):
             self.counts[verb] += 1
 
         self.on_node(asked, 0, ask)
+
+    def _check_rest(self) -> None:
+        super()._check_rest()
+        for node in self.serving():
+            metadata = node.node.broker.metadata
+            known, racks = dict(metadata.member_racks()), {name: self._racks[name] for name in metadata.members()}
+            if known != racks:
+                raise Violation(f"{node.name} knows the racks {known}, and they are {racks}")
 
     def _dismiss(self) -> None:
         super()._dismiss()

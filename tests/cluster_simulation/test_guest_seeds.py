@@ -20,7 +20,7 @@ _REPLAY = "replay one with: python -m tests.simulation --cluster 3 --seed N --se
 
 def test_no_seed_finds_a_violation_and_there_are_guests() -> None:
     counts: Counter[str] = Counter()
-    happens = ("guests", "feeds", "queues.grow", "queues.shrink", "acknowledged")
+    happens = ("guests", "feeds", "queues.grow", "queues.shrink", "queues.rebalance", "racks", "acknowledged")
     assert not failures_of("guests", range(1, SEEDS + 1), 3, SECONDS, counts, happens), _REPLAY
     for what in happens:
         assert counts[what] > 0, what

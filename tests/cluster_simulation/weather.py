@@ -565,10 +565,10 @@ class Weather(ClusterWorld):
                     count = figures.ready + figures.unacked + figures.delayed + figures.dead_letters
                     if count:
                         left[f"{node.name} group {group_id} {self.log.name_of.get(queue_id)}"] = count
-            for name, queue in node.node.broker.vhosts["/"].queues.items():
+            for queue in node.node.broker.vhosts["/"].queues.all_made():
                 ready = getattr(queue, "ready", None)
                 if ready is not None and ready.count + queue.unacked:
-                    left[f"{node.name} {name}"] = ready.count + queue.unacked
+                    left[f"{node.name} {queue.name}"] = ready.count + queue.unacked
         return left
 
     def _check_rest(self) -> None:

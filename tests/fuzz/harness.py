@@ -195,7 +195,7 @@ class Harness:
         node = self.node
         broker = node.broker
         for vhost in broker.vhosts.values():
-            for queue in list(vhost.queues.values()):
+            for queue in vhost.queues.all_made():
                 if queue.unacked or queue.dispatcher.consumers or queue.declaration.owner is not None:
                     raise Defect(
                         f"queue {queue.name!r} keeps {queue.unacked} deliveries, {len(queue.dispatcher.consumers)} "

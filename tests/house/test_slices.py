@@ -58,12 +58,12 @@ class Event:
 def counts(driver: NodeDriver) -> dict[str, tuple[int, ...]]:
     """What each queue has taken in and given up; of quorum queues, what they hold."""
     found: dict[str, tuple[int, ...]] = {}
-    for name, queue in driver.node.broker.vhosts["/"].queues.items():
+    for queue in driver.node.broker.vhosts["/"].queues.all_made():
         if not queue.writes.is_local:
             figures = queue.statistics()
-            found[name] = (figures.ready, figures.unacked, figures.dead_letters)
+            found[queue.name] = (figures.ready, figures.unacked, figures.dead_letters)
         else:
-            found[name] = (queue.published, queue.settled_count)
+            found[queue.name] = (queue.published, queue.settled_count)
     return found
 
 
@@ -167,7 +167,7 @@ def all_are_in(name: str) -> Callable[[NodeDriver, int], bool]:
 def holds(driver: NodeDriver) -> dict[str, tuple[int, ...]]:
     """How much of each queue consumers hold."""
     queues = driver.node.broker.vhosts["/"].queues
-    return {name: (queue.unacked_count(),) for name, queue in queues.items()}
+    return {queue.name: (queue.unacked_count(),) for queue in queues.all_made()}
 
 
 def nobody_holds(driver: NodeDriver, n: int) -> bool:

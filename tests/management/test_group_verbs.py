@@ -9,6 +9,7 @@ import pytest
 
 from amqp_broker.management.request import Request
 from amqp_broker.management.verbs.groups import GroupVerbs
+from amqp_broker.metadata.group_placing import Place, host_of
 from amqp_broker.metadata.stream import Proposal
 
 
@@ -41,6 +42,7 @@ class World:
         verbs = GroupVerbs(
             SimpleNamespace(
                 members=lambda: self.nodes, level=self.level, group_lists=lambda: self.lists,
+                member_places=lambda: {name: Place("", host_of(text)) for name, text in self.nodes.items()},
                 group_members=lambda group_id: self.lists.get(group_id, ()),
                 queue=lambda vhost, name: self.queues.get(name),
             ),  # type: ignore[arg-type]

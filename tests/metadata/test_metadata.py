@@ -57,6 +57,7 @@ EXAMPLES: list[Command] = [
     commands.raise_level(2),
     commands.put_group_members(2, ["n1"]),
     commands.put_member_workers("n1", [1, 2], [2]),
+    commands.put_member_rack("n1", "a"),
 ]
 
 

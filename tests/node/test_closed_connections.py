@@ -47,7 +47,7 @@ def test_whoever_has_seen_close_ok_declares_at_another_worker(world: WorkerWorld
         world.step()
         steps += 1
         assert steps < 1000
-    assert not set(names) & world.nodes[B].node.broker.vhosts["/"].queues.keys()
+    assert not set(names) & {*world.nodes[B].node.broker.vhosts["/"].queues}
     other.send(1, *map(exclusive, names))
     world.run(1000)
     assert other.names() == ["queue.declare-ok"] * count

@@ -53,7 +53,7 @@ def steps_until_answered(driver: NodeDriver, service: SystemService) -> tuple[in
 
 def limits(driver: NodeDriver) -> int:
     """How many queues have taken the policy over."""
-    return sum(queue.max_length == 7 for queue in driver.node.broker.vhosts["/"].queues.values())
+    return sum(queue.max_length == 7 for queue in driver.node.broker.vhosts["/"].queues.all_made())
 
 
 POLICY = json.dumps({"vhost": "/", "name": "p", "pattern": "", "definition": {"max-length": 7}}).encode()
@@ -111,7 +111,7 @@ def test_a_virtual_host_is_gone_at_once_and_its_queues_in_slices(driver: NodeDri
     assert steps_until_answered(driver, other)[1] == {"ok": True}
     assert steps_until_answered(driver, service)[1] == {"ok": True}
     assert driver.node.broker.queue_count == COUNT
-    assert driver.node.broker.vhosts["v"].queues == {}
+    assert not driver.node.broker.vhosts["v"].queues
 
 
 def test_a_crash_while_a_virtual_host_goes(driver: NodeDriver) -> None:

@@ -49,4 +49,4 @@ def test_no_turn_takes_much_and_all_have_looked_at_the_end() -> None:
             driver.turn()
         turns += 1
     assert turns >= COUNT
-    assert all(queue.settings.max_length == 5 for queue in broker.vhosts["/"].queues.values())
+    assert all(queue.settings.max_length == 5 for queue in broker.vhosts["/"].queues.all_made())

@@ -50,7 +50,7 @@ def test_who_consumes_moves_to_the_queue_before_it_is_touched(world: WorkerWorld
     assert (channel.consumers["tag"].prefetch, channel.prefetch) == (7, 9)
     assert not world.nodes[A].node.clients.open_count
     assert world.nodes[B].queue("there").dispatcher.consumers
-    assert not world.nodes[B].node.remote_queues.sessions.get(A).consumers
+    assert A not in world.nodes[B].node.remote_queues.sessions
 
 
 def test_who_consumes_here_stays(world: WorkerWorld) -> None:

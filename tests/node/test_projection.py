@@ -35,7 +35,7 @@ def picture(node: Node) -> Picture:
     found: Picture = {}
     for name, vhost in node.broker.vhosts.items():
         found[name] = {
-            "queues": {queue.name: (queue.queue_id, queue.settings) for queue in vhost.queues.values()},
+            "queues": {queue.name: (queue.queue_id, queue.settings) for queue in vhost.queues.all_made()},
             "exchanges": {entry.name: entry.exchange.type_name for entry in vhost.router.entries()},
             "alternates": {entry.name: entry.alternate for entry in vhost.router.entries()},
             "bindings": sorted(
@@ -224,6 +224,6 @@ def test_what_goes_with_its_node_goes_at_once_and_leaves_nothing_to_who_comes_ne
     assert list(vhost.queues) == ["stays"]
     propose(commands.declare_queue("/", "t49", 1))
     driver.settle()
-    assert {name: queue.queue_id for name, queue in vhost.queues.items()} == {"stays": 51, "t49": 52}
+    assert {queue.name: queue.queue_id for queue in vhost.queues.all_made()} == {"stays": 51, "t49": 52}
     assert [each for _, each in vhost.router.bindings()] == []
     assert driver.node.broker.queue_count == 2

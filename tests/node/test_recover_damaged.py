@@ -105,7 +105,7 @@ def test_without_any_metadata_it_is_a_first_start(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.WARNING):
         again = start(driver.disk, recover=True)
     assert list(again.node.broker.vhosts) == ["/"]
-    assert again.node.broker.vhosts["/"].queues == {}
+    assert not again.node.broker.vhosts["/"].queues
     kept = [each for each in driver.disk.files() if each.startswith("damaged/")]
     assert any(each.startswith(f"damaged/queue-{queue_id}-") for each in kept)
     fill(again, "new", 3)

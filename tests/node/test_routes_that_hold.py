@@ -74,10 +74,10 @@ class World:
             return
         asked = type("Facts", (), {"headers": headers, "property": lambda self, name: None})()
         wanted = {name for name in self.vhost.router.route(exchange, [key], asked).queues if name in self.vhost.queues}
-        before = {name: queue.message_count() for name, queue in self.vhost.queues.items()}
+        before = {queue.name: queue.message_count() for queue in self.vhost.queues.all_made()}
         publish(self.publisher, exchange, key, headers)
         self.driver.settle()
-        got = {name for name, queue in self.vhost.queues.items() if queue.message_count() > before[name]}
+        got = {queue.name for queue in self.vhost.queues.all_made() if queue.message_count() > before[queue.name]}
         assert got == wanted
 
 

@@ -51,7 +51,7 @@ def octets(exchange: str = "amq.fanout", body: bytes = b"x", **properties: Any) 
 
 
 def copies(driver: NodeDriver) -> int:
-    return sum(queue.message_count() for queue in driver.node.broker.vhosts["/"].queues.values())
+    return sum(queue.message_count() for queue in driver.node.broker.vhosts["/"].queues.all_made())
 
 
 def step(driver: NodeDriver) -> bool:

@@ -50,7 +50,7 @@ class HomeWorld:
 
     def _find(self, queue_id: int) -> Any:
         """As in a cluster, where the metadata have every queue: this node is alone, and they have the durable ones."""
-        there = self.node.broker.vhosts["/"].queues.values()
+        there = self.node.broker.vhosts["/"].queues.all_made()
         return next((queue for queue in there if queue.queue_id == queue_id), None)
 
     def _send(self, node: str, payload: bytes) -> bool:

@@ -95,8 +95,8 @@ class LeaseWorld(World):
     def _is_empty(self) -> bool:
         """What is leased goes back, and is drained too."""
         groups = [
-            (self.model.live[name], group)
-            for name, queue in self.node.broker.vhosts["/"].queues.items()
+            (self.model.live[queue.name], group)
+            for queue in self.node.broker.vhosts["/"].queues.all_made()
             for group in list(groups_by_name(queue).values())
         ]
         for known, group in groups:

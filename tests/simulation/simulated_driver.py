@@ -481,7 +481,7 @@ class SimulatedDriver:
         vhost = self.node.broker.vhosts["/"]
         fan = vhost.router.get(FAN)
         bound = [] if fan is None else [binding.destination.name for binding in fan.exchange.bindings()]
-        found = {name: (queue.queue_id, name in bound) for name, queue in vhost.queues.items()}
+        found = {each.name: (each.queue_id, each.name in bound) for each in vhost.queues.all_made()}
         self.model.recover(found, [each["name"] for each in in_doubt if each["op"] == "queue.declare"])
 
     def _learn_queue_ids(self) -> None:

@@ -183,7 +183,7 @@ class World(SimulatedDriver):
 
     def _lengths(self) -> dict[str, int]:
         vhost = self.node.broker.vhosts["/"]
-        lengths = {name: queue.ready.count + queue.unacked for name, queue in vhost.queues.items()}
+        lengths = {queue.name: queue.ready.count + queue.unacked for queue in vhost.queues.all_made()}
         lengths["background"] = len(self.node.background.jobs)  # dead letters of queues that are gone, too
         for name, delayed in vhost.delayed.items():
             lengths[f"delayed by {name}"] = len(delayed)

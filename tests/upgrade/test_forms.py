@@ -23,6 +23,7 @@ from amqp_broker.links.levels import (
     LAST_ADMINISTRATOR,
     LAST_LETTERS,
     LEVEL,
+    RACKS,
     REHOMING,
     SOME_MEMBERS,
     STREAMS,
@@ -46,6 +47,7 @@ NEW_COMMANDS = {
     "group.members": SOME_MEMBERS,
     "queue.rehome": REHOMING,
     "member.workers": WORKERS,
+    "member.rack": RACKS,
 }
 #: New kinds of entries of the journal, and of those of groups among them.
 NEW_ENTRIES = {"LETTERS": LAST_LETTERS, "PLACED": STREAMS}

@@ -82,3 +82,14 @@ def test_the_memory_of_a_node_is_what_it_is_set_to_however_it_is_lent() -> None:
     told = {"node": "n1", "at": 1, "nodes": {**parts, "n3": old, "n3/1": old}, "before": {}, "stale": []}
     assert sums_of(told)["memory_budget"] == 280
     assert [whole_node(told, each)["memory_budget"] for each in ("n1", "n2", "n3")] == [100, 100, 80]
+
+
+@pytest.mark.parametrize(("name", "rack"), [("n1", "a"), ("n2", "")])
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_node_shows_its_rack_also_when_it_is_down(name: str, rack: str, is_down: bool) -> None:
+    facts = {each: facts_of(each, racks={"n1": "a"}) for each in NAMES}
+    wanted = asked(name, facts)
+    if is_down:
+        del facts[name]
+    shown: Any = show_node(wanted).value
+    assert (shown["rack"], shown["running"]) == (rack, not is_down)

@@ -192,11 +192,11 @@ class Queues(VhostThings[Queue, Seen]):
 
     def one(self, vhost: VHost, name: str) -> Queue | None:
         """See VhostThings."""
-        return vhost.queues.get(name)
+        return vhost.queues.look(name)
 
     def is_there(self, thing: Queue) -> bool:
-        """See Kind."""
-        return not thing.is_deleted
+        """See Kind. What is not made here does not hear that it is deleted."""
+        return not thing.is_deleted and self.broker.knows(thing)
 
     def look(self, thing: Queue, prepared: Prepared) -> Seen:
         """See Kind."""
@@ -229,7 +229,7 @@ class Queues(VhostThings[Queue, Seen]):
     def keyed(self, key: Cursor) -> Queue | None:
         """See Kind."""
         vhosts = self.broker.vhosts
-        return vhosts[key[0]].queues.get(key[1]) if key[0] in vhosts else None
+        return vhosts[key[0]].queues.look(key[1]) if key[0] in vhosts else None
 
     def details(self, scope: Scope, thing: Queue) -> Steps:
         """See Kind: its consumers on this node."""

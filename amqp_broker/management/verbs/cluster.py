@@ -133,13 +133,14 @@ class ClusterVerbs:
     def _describe_members(self) -> list[JsonObject]:
         replication, membership = self._replication, self._membership
         own = replication.own_node
-        recorded = self._metadata.members()
+        recorded, racks = self._metadata.members(), self._metadata.member_racks()
         addresses = {name: str(address) for name, address in membership.addresses().items()}
         addresses[own] = str(membership.own_address or "")
         return [
             {
                 "node": name,
                 "address": addresses.get(name, ""),
+                "rack": racks.get(name, ""),
                 "is_linked": membership.is_linked(name),
                 "speaks_level": self._level_spoken(name),
                 "is_this_node": name == own,

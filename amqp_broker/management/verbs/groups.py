@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from amqp_broker.links.levels import SOME_MEMBERS
 from amqp_broker.management.request import Request
 from amqp_broker.metadata import commands
-from amqp_broker.metadata.group_placing import host_of, spread
+from amqp_broker.metadata.group_placing import spread
 from amqp_broker.metadata.stream import Proposal
 from amqp_broker.protocol.json_values import JsonObject
 from amqp_broker.queue_types.register import lives_in_groups
@@ -107,20 +107,20 @@ class GroupVerbs:
         )
 
     def _rebalance(self, request: Request) -> Answer:
-        """Members are to be spread evenly over the linked nodes; groups on all nodes stay so, and each keeps its
-        size."""
+        """Members are to be spread over racks and hosts, and evenly over the linked nodes; groups on all nodes stay so,
+        and each keeps its size."""
         self._check_level()
         linked = self._membership.is_linked
-        hosts = {name: host_of(address) for name, address in self._metadata.members().items()}
+        places = self._metadata.member_places()
         lists = self._metadata.group_lists()
-        if missing := [name for name in hosts if not linked(name)]:
+        if missing := [name for name in places if not linked(name)]:
             raise ValueError(
                 f"{', '.join(missing)} would have to take or give groups, and there is no link: ask again when all "
                 f"nodes are there, or remove those that do not come back (`amqp-broker cluster remove`)"
             )
         for group_id in lists:
             self._check_is_settled(group_id)
-        return self._propose("queues.rebalance", spread(lists, hosts))
+        return self._propose("queues.rebalance", spread(lists, places))
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 

@@ -170,6 +170,7 @@ class NodeVerbs:
             "max_connections": counts.clients.max_connections,
             "sockets_used": len(counts.clients.connections),
             "members": members,
+            "racks": {name: rack for name, rack in replication.recorded_racks().items() if rack},
             "running": linked,
             "data_dir": facts.data_dir,
             "config_files": list(facts.config_files),
@@ -245,7 +246,9 @@ class NodeVerbs:
         found: list[dict[str, str]] = []
         for vhost, names in queues_in_slices(self._broker, _SLICE):
             for each in names:
-                queue = vhost.queues[each]
+                queue = vhost.queues.made(each)
+                if queue is None:
+                    continue  # it lives elsewhere, in no group
                 kind = queue.declaration.type
                 if lives_in_groups(kind) and self._groups.of(queue.queue_id).group_id in groups:
                     found.append({"name": each, "virtual_host": vhost.name, "type": kind})

@@ -11,7 +11,7 @@ from amqp_broker.management.refused import not_found
 from amqp_broker.metadata import commands
 from amqp_broker.metadata.cluster_identity import CLUSTER_ID, CLUSTER_NAME, check_cluster_name
 from amqp_broker.metadata.entities import Policy
-from amqp_broker.queue_types.register import type_of
+from amqp_broker.queue_types.register import QUEUE_TYPES
 from amqp_broker.turn.task import Steps
 from amqp_broker.vhosts.policies import EXCHANGES, check_policy, keys_without_effect, would_apply
 
@@ -108,9 +108,9 @@ class PolicyVerbs:
         there = self._broker.vhosts[vhost]
         for names in there.queue_names.in_slices(_SLICE):
             for name in names:
-                queue = there.queues.get(name)
-                if queue is not None:
-                    yield name, type_of(queue).policy_kind
+                kind = there.queues.type_of(name)
+                if kind is not None:
+                    yield name, QUEUE_TYPES[kind].policy_kind
 
     def _exchanges(self, vhost: str) -> Iterator[tuple[str, str]]:
         for names in self._broker.vhosts[vhost].router.names.in_slices(_SLICE):

@@ -118,7 +118,7 @@ class RouteTest:
     def _queues(self, vhost: VHost, names: list[str], asked: Asked) -> Steps:
         """Its result: what is known of each, and the names of those that would refuse it."""
         counts = RemoteCounts(self._timers, self._clock.now)
-        shown = [vhost.queues[name] for name in names if name in vhost.queues]
+        shown = [queue for name in names if (queue := vhost.queues.look(name)) is not None]
         for number, queue in enumerate(shown):
             counts.ask(queue)
             if number % _SLICE == _SLICE - 1:

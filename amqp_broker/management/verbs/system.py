@@ -285,7 +285,8 @@ class System:
         queues: deque[Queue] = deque()
         for names in vhost.queue_names.in_slices(_SLICE):
             for name in names:
-                queue = vhost.queues[name]
+                queue = vhost.queues.look(name)
+                assert queue is not None  # a slice is of names that are there
                 counts.ask(queue)
                 queues.append(queue)
             yield None
@@ -293,7 +294,7 @@ class System:
         rows = JsonChunks("[]")
         while queues:
             queue = queues.popleft()
-            if not queue.is_deleted:
+            if not queue.is_deleted and vhost.queues.has(queue):
                 rows.add(encode_value(queue_statistics(queue, self._clock.now)))
             if len(queues) % _SLICE == 0:
                 yield None

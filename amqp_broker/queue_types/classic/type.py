@@ -89,11 +89,9 @@ class ClassicType(QueueType):
 
     def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
         """See QueueType."""
+        if self.is_elsewhere(home):
+            return self._make_remote(declaration, queue_id, home)
         settings = self._settings(declaration)
-        if not self._is_here(home):
-            remote = RemoteQueue(declaration.name, queue_id, declaration.is_durable, self._host.link_to(home))
-            remote.settings = settings
-            return remote
         queue = self._host.staged.pop(queue_id, None)
         if queue is None:
             queue = self._make(declaration, queue_id, settings)
@@ -103,6 +101,19 @@ class ClassicType(QueueType):
         queue.mark_used(now)
         self._unused.watch(queue)
         return queue
+
+    def _make_remote(self, declaration: QueueDeclaration, queue_id: int, home: str) -> RemoteQueue:
+        remote = RemoteQueue(declaration.name, queue_id, declaration.is_durable, self._host.link_to(home))
+        try:
+            remote.settings = self._settings(declaration)
+        except (ArgumentError, WrongArgument) as error:  # maybe of a newer version; its home goes by them
+            log.error("settings of queue '%s' in vhost '%s', which lives at %s, are not known here: %s",
+                      declaration.name, declaration.vhost, home, error)
+        return remote
+
+    def is_elsewhere(self, home: str) -> bool:
+        """See QueueType."""
+        return not self._is_here(home)
 
     def leaving(self, queue: Queue) -> ClassicQueue | None:
         """See QueueType."""

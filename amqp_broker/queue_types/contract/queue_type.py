@@ -182,6 +182,11 @@ class QueueType:
 
     # -- the queues of this node ---------------------------------------------------------------------------------------
 
+    def is_elsewhere(self, home: str) -> bool:
+        """Whether nothing is needed here of a queue with this home until somebody uses it. `create` does not fail
+        then."""
+        return False
+
     def create(self, declaration: QueueDeclaration, queue_id: int, home: str, now: int) -> Queue:
         """Make a queue. home: the node where it lives, "" for this one and for queues in groups. Raises ArgumentError,
         WrongArgument."""

@@ -152,9 +152,13 @@ class RemoteQueues:
     def work(self, now: int) -> None:
         """What this node has to say to homes. Before that, who waited for one that is down hears so, goes on, and may
         have something for another one, a queue group or the journal."""
-        for link in self.links.values():
-            if not link.is_connected:
-                link.end_turn(now)
+        seen = 0
+        while seen < len(self.links):  # who goes on may be the first here to use a queue of yet another home
+            links = list(self.links.values())[seen:]
+            seen += len(links)
+            for link in links:
+                if not link.is_connected:
+                    link.end_turn(now)
         for link in self.links.values():
             if link.is_connected:
                 link.end_turn(now)

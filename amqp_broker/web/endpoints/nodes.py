@@ -72,9 +72,9 @@ def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
     """What a member says of itself, with all of its workers; of the one here what its machine says, too."""
     told = facts["nodes"].get(name)
     if told is None:
-        return {"name": name, "type": "disc", "running": False}
+        return {"name": name, "type": "disc", "running": False, "rack": _rack_of(name, facts)}
     usage = sum_of(usages_of(facts).values()) if name == facts["name"] else Usage()
-    shown = {**_about(asked, usage, told), "name": name}
+    shown = {**_about(asked, usage, told), "name": name, "rack": _rack_of(name, facts)}
     shown.update((key, value) for key, value in told.items() if value is not None and key in _TOLD)
     parts = [each for worker, each in facts["nodes"].items() if node_of_worker(worker) == name]
     shown.update({key: sum(each.get(key) or 0 for each in parts) for key in _DIVIDED})
@@ -91,6 +91,11 @@ def _show(asked: Asked, name: str, facts: JsonObject, view: View) -> JsonObject:
     pair = [each for each in readings if each is not None]
     shown.update(_details(pair, counters, view))
     return shown
+
+
+def _rack_of(name: str, facts: JsonObject) -> str:
+    """By the metadata: also of a member that is down."""
+    return str(facts.get("racks", {}).get(name, ""))
 
 
 #: Of which each worker has a part.
