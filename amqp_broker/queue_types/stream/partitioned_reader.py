@@ -138,8 +138,8 @@ class PartitionedReader:
                 "begins"
             )
         return precondition_failed(
-            f"group '{self.name}' of stream '{stream}': the stream, or the group, is gone; consume again, which begins the "
-            "group anew if the stream is there"
+            f"group '{self.name}' of stream '{stream}': the stream, or the group, is gone; consume again, which begins "
+            "the group anew if the stream is there"
         )
 
     def end(self, gives_back: bool) -> None:
