@@ -22,7 +22,7 @@ import click
 
 from benchmarks.brokers import BrokerError, own_environment, temporary_folder
 from benchmarks.machine import commit, is_compiled
-from benchmarks.node_load import PATHS
+from benchmarks.node_load import COUNTED
 
 RECORD = Path(__file__).parent / "instructions.json"
 FEW, MANY = 20_000, 60_000
@@ -77,7 +77,7 @@ def environment() -> dict[str, object]:
 def measure() -> dict[str, int]:
     """Instructions per message by path."""
     check_valgrind()
-    return {path: instructions_per_message(path) for path in PATHS}
+    return {path: instructions_per_message(path) for path in COUNTED}
 
 
 def recorded() -> tuple[dict[str, int], str]:

@@ -24,8 +24,14 @@ class Receipt:
         """One of the commands is done, or was refused."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Nothing more is given with it to whom it was given (WriteGroup.joins)."""
+    def at_hand(self) -> int:
+        """Of one that is given with many messages (WriteGroup.joins): the number of the one that it is given with now,
+        which rises. 0 for one that does not tell them apart."""
+        return 0
+
+    def complete_run(self, refusal: Refusal | None, first: int, last: int) -> None:
+        """The messages with these numbers, which were one of the commands, are done, or were refused."""
+        self.complete(refusal)
 
 
 class JointReceipt(Receipt):

@@ -4,11 +4,12 @@ from amqp_broker.octets.index cimport is_same
 from queues.message cimport Delivery, Message, make_message
 from queues.pager cimport Pager
 from queues.queue cimport Queue
+from queues.receipts cimport Receipt
 from queues.stream.record cimport write_record
 from amqp_broker.flow.output cimport Output
 from amqp_broker.flow.client cimport Client
 from amqp_broker.flow.message_sizes cimport bound_of, class_of
-from amqp_broker.channel.confirms cimport Confirms, PublishReceipt
+from amqp_broker.channel.confirms cimport Confirms
 from amqp_broker.channel.consumer cimport ChannelConsumer
 from amqp_broker.protocol.content cimport ContentScanner
 from amqp_broker.routing.routes cimport HeaderRoutes, PublishRoute, RouteTable
@@ -107,7 +108,7 @@ cdef class Channel:
     cdef int _assemble(self, Py_ssize_t octets) except -1
     @cython.locals(scanner=ContentScanner, now="long long", message=Message, outcome=int)
     cdef int _complete(self, bytes content, Py_ssize_t header_end, list body, unsigned long long size) except -1
-    @cython.locals(route=PublishRoute, outcome=int, receipt=PublishReceipt, is_mandatory=bint, is_special=bint,
+    @cython.locals(route=PublishRoute, outcome=int, receipt=Receipt, is_mandatory=bint, is_special=bint,
                    headers=bytes, by_headers=HeaderRoutes)
     cdef void _publish(self, Message message) except *
     cpdef int record_outcome(self, int outcome) except -1

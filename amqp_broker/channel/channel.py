@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from amqp_broker.flow.declarer import Declarer
     from amqp_broker.octets.buffer import Pointer
     from queues.queue import Queue
+    from queues.receipts import Receipt
 
 if not cython.compiled:
     import struct
@@ -390,13 +391,15 @@ class Channel:
             if is_mandatory:
                 self.return_message(message)
             return
-        receipt = None
+        receipt: Receipt | None = None
         if route.needs_receipt:
             if route.pacing or self.connection.steered is not None:
                 self.connection.record_elsewhere(route.elsewhere, route.pacing, message)
             if self.is_confirming:
-                if route.joins_receipts:
-                    receipt = self.confirms.joint_receipt(route)
+                if route.joins:
+                    receipt = self.confirms.turn_receipt()
+                elif route.is_serial:
+                    receipt = self.confirms.serial_receipt(route)
                 else:
                     receipt = self.confirms.new_receipt()
         self.extra += len(route.queues)

@@ -14,17 +14,27 @@ cdef class ConfirmRecord:
     cdef public long long position
     cdef public Py_ssize_t waiting
 
+cdef class TurnReceipt(Receipt):
+    cdef readonly ConfirmRecord record
+    cdef Confirms _confirms
+    cdef readonly unsigned long long first
+    cdef readonly unsigned long long last
+
+    cpdef void expect(self) except *
+    cpdef unsigned long long at_hand(self) except? 0
+    cpdef void complete(self, object refusal) except *
+    @cython.locals(record=ConfirmRecord, number="unsigned long long")
+    cpdef void complete_run(self, object refusal, unsigned long long first, unsigned long long last) except *
+
 cdef class PublishReceipt(Receipt):
     cdef public ConfirmRecord record
     cdef public unsigned long long number
     cdef public unsigned long long last
-    cdef public bint is_open
     cdef public bint is_serial
 
     cpdef void expect(self) except *
     @cython.locals(record=ConfirmRecord, number="unsigned long long")
     cpdef void complete(self, object refusal) except *
-    cpdef void close(self) except *
     @cython.locals(record=ConfirmRecord)
     cpdef void take_outcome(self, int outcome, long long position) except *
 
@@ -38,6 +48,7 @@ cdef class Confirms:
     cdef bint _turn_is_noted
     cdef bint _turn_is_stored
     cdef ConfirmRecord _turn_record
+    cdef TurnReceipt _turn_receipt
     cdef PublishReceipt _joint
     cdef PublishRoute _joint_way
     cdef object _pending
@@ -57,8 +68,11 @@ cdef class Confirms:
     cpdef int record_outcome(self, int outcome) except -1
     @cython.locals(receipt=PublishReceipt)
     cpdef PublishReceipt new_receipt(self)
+    @cython.locals(receipt=TurnReceipt)
+    cdef TurnReceipt turn_receipt(self)
     @cython.locals(joint=PublishReceipt)
-    cdef PublishReceipt joint_receipt(self, PublishRoute way)
+    cdef PublishReceipt serial_receipt(self, PublishRoute way)
+    cdef int _forget_turn(self) except -1
     cpdef int record_stored(self, long long position) except -1
     cdef int record_refused(self, unsigned long long number) except -1
     cpdef int record_turn(self) except -1

@@ -46,15 +46,46 @@ class ConfirmRecord:
         self.waiting = 0
 
 
+class TurnReceipt(Receipt):
+    """Of the publishes of a turn, from `first` to `last`, that go to groups which join messages. Nothing is made for
+    any of them: the group keeps their numbers."""
+
+    def __init__(self, record: ConfirmRecord) -> None:
+        self.record = record
+        self._confirms = record.confirms
+        self.first = self.last = self._confirms.published
+
+    def expect(self) -> None:
+        """One more command is on its way."""
+        self.record.waiting += 1
+
+    def at_hand(self) -> int:
+        """See Receipt: the number of the message published last."""
+        self.last = self._confirms.published
+        return self.last
+
+    def complete(self, refusal: Refusal | None) -> None:
+        """One of the commands is done, or was refused; nobody says which of the messages it had."""
+        self.complete_run(refusal, self.first, self.last)
+
+    def complete_run(self, refusal: Refusal | None, first: int, last: int) -> None:
+        """See Receipt."""
+        record = self.record
+        record.waiting -= 1
+        if refusal is not None:
+            for number in range(first, last + 1):
+                self._confirms.record_refused(number)
+        if record.waiting == 0:
+            self._confirms.record_turn()
+
+
 class PublishReceipt(Receipt):
-    """Of the publishes from `number` to `last`, some of whose queues have their log elsewhere. is_open: the next one
-    may be given with it, too. is_serial: each of them is one command, and these are completed in order: `number` is
-    that of the first that is not."""
+    """Of the publishes from `number` to `last`, some of whose queues have their log elsewhere. is_serial: each of them
+    is one command, and these are completed in order: `number` is that of the first that is not."""
 
     record: ConfirmRecord
     number: int
     last: int
-    is_open: bool
     is_serial: bool
 
     def expect(self) -> None:
@@ -72,10 +103,6 @@ class PublishReceipt(Receipt):
             self.number += 1
         if record.waiting == 0:
             record.confirms.record_turn()
-
-    def close(self) -> None:
-        """The next publish has another one."""
-        self.is_open = False
 
     def take_outcome(self, outcome: int, position: int) -> None:
         """What queues on this node said that got it in slices, and are one command of those that were expected.
@@ -99,6 +126,7 @@ class Confirms:
         self._turn_is_noted = False
         self._turn_is_stored = False
         self._turn_record: ConfirmRecord | None = None
+        self._turn_receipt: TurnReceipt | None = None
         # The receipt that the next publish joins if it goes the same way.
         self._joint: PublishReceipt | None = None
         self._joint_way: PublishRoute | None = None
@@ -115,7 +143,7 @@ class Confirms:
     def end(self) -> None:
         """The channel has closed: nobody is told any more."""
         self.channel = None
-        self._turn_record = self._joint = self._joint_way = None
+        self._forget_turn()
         self._pending.clear()
 
     def go_on_from(self, number: int) -> None:
@@ -163,21 +191,33 @@ class Confirms:
         receipt = PublishReceipt.__new__(PublishReceipt)  # a constructor's arguments cost more than all the rest
         receipt.record = self._turn_record
         receipt.number = receipt.last = self.published
-        receipt.is_open = receipt.is_serial = False
+        receipt.is_serial = False
         return receipt
 
-    def joint_receipt(self, way: PublishRoute) -> PublishReceipt:
-        """The same, where all its queues are of a group that joins messages, or is serial: that of the publish before,
-        if this went the same way in this turn."""
+    def turn_receipt(self) -> TurnReceipt:
+        """The same, where its queue is of a group that joins messages: one for all of the turn."""
+        receipt = self._turn_receipt
+        if receipt is None:
+            if self._turn_record is None:
+                self._turn_record = ConfirmRecord(self)
+            receipt = self._turn_receipt = TurnReceipt(self._turn_record)
+        return receipt
+
+    def serial_receipt(self, way: PublishRoute) -> PublishReceipt:
+        """The same, where all its queues are of a group that is serial: that of the publish before, if this went the
+        same way in this turn."""
         joint = self._joint
-        if joint is not None and joint.is_open and self._joint_way is way and joint.last + 1 == self.published:
+        if joint is not None and self._joint_way is way and joint.last + 1 == self.published:
             joint.last = self.published
             return joint
         joint = self._joint = self.new_receipt()
-        joint.is_open = True
-        joint.is_serial = way.is_serial
+        joint.is_serial = True
         self._joint_way = way
         return joint
+
+    def _forget_turn(self) -> None:
+        """What is published next belongs to another turn."""
+        self._turn_record = self._turn_receipt = self._joint = self._joint_way = None
 
     def record_stored(self, position: int) -> None:
         """Something that was published in an earlier turn is in the journal up to there."""
@@ -204,7 +244,7 @@ class Confirms:
                     self._tell(self.published)
                     return False
                 record = ConfirmRecord(self)
-            self._turn_record = self._joint = self._joint_way = None
+            self._forget_turn()
             record.last = self.published
             if self._turn_is_stored:
                 self._turn_is_stored = False

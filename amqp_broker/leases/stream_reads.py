@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from amqp_broker.protocol.json_values import JsonObject
     from amqp_broker.vhosts.broker import Broker
     from queues.queue import Queue
-    from queues.stream.log import Stored
     from queues.stream.source import StreamSource
     from queues.stream.stream import Stream
+    from queues.stream.tail import Stored
 
 log = logging.getLogger("amqp_broker")
 

@@ -19,7 +19,7 @@ cdef class PublishRoute:
     cdef public list groups
     cdef public list elsewhere
     cdef public bint needs_receipt
-    cdef public bint joins_receipts
+    cdef public bint joins
     cdef public bint is_serial
     cdef public list pacing
     cdef public bint is_plain

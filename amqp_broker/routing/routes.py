@@ -39,11 +39,11 @@ def needs_receipt(queues: list[Queue]) -> bool:
 class PublishRoute:
     """queues: every queue that gets the message, in order. groups: the same, by whose messages are written together.
     elsewhere: the groups of which only a receipt is told what became of a message; needs_receipt: there are some;
-    joins_receipts: it is one, which takes several messages with one receipt, or (is_serial) completes them in order.
-    pacing: the groups that publishers may have to wait for. is_plain: nothing about the message itself can change that,
-    and no special exchange is involved; otherwise the message takes the long way (Publisher.publish). only: the queue,
-    where it is one, the route is plain and there is nothing else to see to. is_observed: as plain, but somebody looks
-    at what goes there.
+    joins: it is one, which takes all messages of a turn with one receipt; is_serial: it is one, which completes
+    receipts in their order. pacing: the groups that publishers may have to wait for. is_plain: nothing about the
+    message itself can change that, and no special exchange is involved; otherwise the message takes the long way
+    (Publisher.publish). only: the queue, where it is one, the route is plain and there is nothing else to see to.
+    is_observed: as plain, but somebody looks at what goes there.
     by_headers: where the headers decide, plain routes by their octets, as far as they are remembered; None where they
     do not, or more than they may. Users share it (VHost.remember_route)."""
 
@@ -61,7 +61,7 @@ class PublishRoute:
         self.elsewhere = [group for group, _ in self.groups if not group.is_local]
         self.needs_receipt = bool(self.elsewhere)
         self.is_serial = len(self.groups) == 1 and self.groups[0][0].is_serial
-        self.joins_receipts = self.is_serial or (len(queues) == 1 and queues[0].writes.joins)
+        self.joins = len(queues) == 1 and queues[0].writes.joins
         self.pacing: list[HomeLink] = [group for group, _ in self.groups if group.paces]  # type: ignore[misc]
         self.is_plain = is_plain
         self.is_observed = is_observed

@@ -40,8 +40,8 @@ if not cython.compiled:
 
 if TYPE_CHECKING:
     from queues.page import Page
-    from queues.stream.log import Stored
     from queues.stream.stream import Stream
+    from queues.stream.tail import Stored
 
 #: So many messages at most are passed over while their keys are out; then the queue waits. No setting, because all
 #: members have to agree.

@@ -8,6 +8,7 @@ from queues.quorum.queue cimport QuorumQueue, Sink
 from queues.quorum.state cimport GroupState, Origin
 from queues.stream.append_chunk cimport AppendChunk
 from queues.stream.chunk cimport Chunk
+from queues.stream.stream_end cimport StreamEnd, append_plain
 from queues.wire.traffic cimport Enqueue, Settle
 
 cdef class Execution(Sink):
@@ -53,11 +54,11 @@ cdef class Execution(Sink):
     cdef int _enqueue(self, Origin origin, unsigned long long sequence, Enqueue command) except -1
     @cython.locals(consumer=QuorumConsumer, queue=QuorumQueue)
     cdef int _settle(self, Origin origin, unsigned long long sequence, Settle command) except -1
-    @cython.locals(chunk=Chunk)
+    @cython.locals(stream=StreamEnd, chunk=Chunk, clock="long long", has_mark=bint)
     cdef void _append(self, Origin origin, unsigned long long sequence, AppendChunk command) except *
     @cython.locals(state=GroupState, heap=list, queue=QuorumQueue)
     cdef int _run_due(self) except -1
-    cdef int _tell_growth(self, object stream) except -1
+    cdef int _tell_growth(self, StreamEnd stream) except -1
     cdef int _watch(self, QuorumQueue queue) except -1
     @cython.locals(clock="long long")
     cdef int _watch_touched(self, QuorumQueue queue) except -1

@@ -68,6 +68,7 @@ from storage.errors import CorruptRecord
 
 if not cython.compiled:
     from queues.effects import make_delivered
+    from queues.stream.stream_end import append_plain
 
 _ENDED = object()
 
@@ -446,10 +447,17 @@ class Execution(Sink):
             return
         if self.captures:
             self._is_to_change(command.queue_id)
+        clock = self.state.clock
         chunk = command.read
         if chunk is None:
             chunk = Chunk(command.chunk, is_sound=True)
-        if stream.append(chunk, self.state.clock, command.place):
+        if command.place is not None or chunk.runs:
+            has_mark = stream.append(chunk, clock, command.place)
+        else:
+            has_mark = append_plain(stream, chunk, clock)
+            if has_mark:
+                stream.retain(clock)
+        if has_mark:
             self._watch_stream(stream)
         else:
             self._tell_growth(stream)

@@ -9,6 +9,7 @@ cdef Py_ssize_t _HEAD_BYTES
 cdef int _STREAMS, _WITH_STREAMS
 
 @cython.final
+@cython.no_gc
 cdef class Outcome:
     cdef public object token
     cdef public object refusal

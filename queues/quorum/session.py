@@ -80,6 +80,9 @@ class Token(Protocol):
     def complete(self, refusal: Refusal | None) -> None: ...
 
 
+# It is gone when it was told.
+@cython.no_gc
+@cython.cclass
 class Outcome:
     """What became of a command: token is what was given to `submit`; refusal None is success."""
 
@@ -159,12 +162,13 @@ class OwnStream:
         buffer = self._open_batch()
         before = buffer.length
         put_command(buffer, command)
+        if type(command) is AppendChunk:
+            number = self._submitted(before, token)
+            self._chunks.append(command)
+            return number
         if type(command) is not Enqueue and type(command) is not Settle and isinstance(command, _CHANGED):
             self._changes.append((self._applied + len(self._tokens) + 1, command))
-        number = self._submitted(before, token)
-        if type(command) is AppendChunk:
-            self._chunks.append(command)
-        return number
+        return self._submitted(before, token)
 
     def begin_batch(self) -> None:
         """What is submitted next is the first of a batch."""

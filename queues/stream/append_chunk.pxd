@@ -5,6 +5,7 @@ from queues.stream.chunk cimport Chunk
 from queues.wire.reader cimport Reader
 
 @cython.final
+@cython.no_gc
 cdef class AppendChunk:
     cdef readonly unsigned long long queue_id
     cdef readonly bytes chunk
@@ -13,6 +14,8 @@ cdef class AppendChunk:
 
     cpdef AppendChunk placed(self, object place)
 
+@cython.locals(command=AppendChunk)
+cpdef AppendChunk make_append(unsigned long long queue_id, Chunk chunk)
 cpdef int put_append(Buffer buffer, AppendChunk command) except -1
 @cython.locals(queue_id="unsigned long long", octets=bytes, chunk=Chunk)
 cpdef AppendChunk get_append(Reader reader)

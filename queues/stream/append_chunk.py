@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import cython
+
 from amqp_broker.octets.buffer import Buffer
 from queues.stream.chunk import Chunk
 from queues.wire.reader import Malformed, Reader
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from queues.stream.place import Place
 
 
+# As a chunk is (chunk.py), it is nothing for the collector of cycles.
+@cython.no_gc
+@cython.cclass
 class AppendChunk:
     """A chunk goes to the end of the stream. Refused with NO_QUEUE where the stream is not. place: where it lies on the
     disk of this member, if it does; read: the chunk as it was looked at, if it was. They are no part of the command."""
@@ -38,6 +43,16 @@ class AppendChunk:
     def placed(self, place: Place) -> AppendChunk:
         """The same, which lies there."""
         return AppendChunk(self.queue_id, self.chunk, place, self.read)
+
+
+def make_append(queue_id: int, chunk: Chunk) -> AppendChunk:
+    """As the constructor does it, of a chunk with octets of its own; compiled without a call."""
+    command = AppendChunk.__new__(AppendChunk)
+    command.queue_id = queue_id
+    command.chunk = chunk.octets
+    command.place = None
+    command.read = chunk
+    return command
 
 
 def put_append(buffer: Buffer, command: AppendChunk) -> None:

@@ -21,7 +21,8 @@ cdef class ChunkBuilder:
     cpdef bytes seal(self)
     @cython.locals(chunk=Chunk, packed=bytes)
     cpdef Chunk take(self)
-    @cython.locals(buffer=Buffer, size=Py_ssize_t, checksum="unsigned int", chunk=Chunk)
+    @cython.locals(buffer=Buffer, size=Py_ssize_t, octets=bytes, checksum="unsigned int", target="unsigned char*",
+                   source="const unsigned char*", chunk=Chunk)
     cdef Chunk _plain(self)
 
 @cython.final

@@ -23,13 +23,15 @@ from typing import NamedTuple
 
 import cython
 
-from amqp_broker.octets.buffer import Buffer
+from amqp_broker.octets.buffer import Buffer, Pointer
 from amqp_broker.octets.checksum import crc32
 from queues.message import Message
 from queues.stream.bloom import Bloom
 from queues.wire.reader import Malformed
 
-if not cython.compiled:
+if cython.compiled:  # pragma: no cover
+    from cython.cimports.libc.string import memcpy
+else:
     from amqp_broker.octets.buffer import get_u16, get_u32
     from queues.stream.record import check_record, filter_hash_of, next_record, put_record
 
@@ -46,11 +48,27 @@ _RUN = struct.Struct(">QLL")
 #: A record's octets before its address, and the two octets that an address has at least, and its end.
 _LEAST_RECORD = 24
 _NO_RUNS: list[Run] = []
+#: Of CRC-32, its bits in the order of the sum's.
+_POLYNOMIAL = 0xEDB88320
+_U32_MAX = 2**32 - 1
+
+
+def sum_before_zeroes(count: int) -> int:
+    """What a CRC-32 has to begin with to be 0 behind so many octets of 0: what follows has the sum that it has by
+    itself. So records are summed where they are, behind the place of their head, and nothing is made of them first."""
+    register = _U32_MAX  # a sum of 0, as it is kept while octets come; each step back is one bit
+    for _ in range(8 * count):
+        register = ((register ^ _POLYNOMIAL) << 1 | 1) if register >> 31 else register << 1
+    return register ^ _U32_MAX
 
 
 def records_of(data: bytes | memoryview, begin: int) -> int:
     """How many records a chunk has that begins there; of one with holes, how many it had."""
     return int.from_bytes(data[begin + _RECORDS_AT : begin + _RECORDS_AT + 4], "big")
+
+
+#: The sum of a chunk begins with it where its head is not there yet.
+_BEFORE_NO_HEAD = sum_before_zeroes(HEAD_BYTES)
 
 
 class Run(NamedTuple):
@@ -117,13 +135,22 @@ class ChunkBuilder:
         are."""
         buffer = self._buffer
         size = buffer.length
-        checksum: int = crc32(memoryview(buffer.data)[_HEAD_BYTES:size])
+        octets = buffer.take()
+        checksum: int = crc32(octets, _BEFORE_NO_HEAD)
+        buffer.put_bytes(_NO_HEAD)  # where the next chunk has it
         buffer.set_u16(0, VERSION << 8)
         buffer.set_u32(_RECORDS_AT, self.records)
         buffer.set_u32(_RECORDS_AT + 4, size - _HEAD_BYTES)
         buffer.set_u32(_RECORDS_AT + 8, checksum)
+        if cython.compiled:
+            target: Pointer = octets  # nobody else has it yet
+            source: Pointer = buffer.data
+            memcpy(target, source, _HEAD_BYTES)
+        else:
+            octets = bytes(buffer.data) + octets[_HEAD_BYTES:]
+        buffer.clear()
         chunk = Chunk.__new__(Chunk)
-        chunk.octets = buffer.take()
+        chunk.octets = octets
         chunk.bloom = b""
         chunk.runs = _NO_RUNS
         chunk.records = self.records

@@ -26,9 +26,10 @@ from typing import Any, NamedTuple
 from queues.page import Page
 from queues.pager import Pager
 from queues.stream.keys import find_key, is_empty
-from queues.stream.log import Stored, StreamLog, split_page, stored_octets
+from queues.stream.log import StreamLog, split_page, stored_octets
 from queues.stream.pages import Part
 from queues.stream.successors import Successors
+from queues.stream.tail import Stored
 from storage.disk import Pending
 from storage.errors import CorruptRecord
 

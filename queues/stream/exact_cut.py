@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple
 
-from queues.stream.log import HEAD_BYTES
 from queues.stream.stream import HOLD_FACTOR
+from queues.stream.tail import HEAD_BYTES
 
 if TYPE_CHECKING:
     from queues.stream.stream import Stream

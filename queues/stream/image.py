@@ -29,12 +29,13 @@ from queues.page import Page
 from queues.pager import Pager
 from queues.stream.damaged import reading
 from queues.stream.groups import Member, ReaderGroup
-from queues.stream.log import Stored, StreamLog, tail_octets
+from queues.stream.log import StreamLog
 from queues.stream.marks import Mark
 from queues.stream.pages import Part
 from queues.stream.settings import get_settings, put_settings
 from queues.stream.shares import Share
 from queues.stream.stream import Hold, Published, Stream
+from queues.stream.tail import Stored, tail_octets
 from queues.wire.reader import Reader, octets_of
 from storage.errors import CorruptRecord
 from storage.page_store import PageLocation

@@ -27,14 +27,13 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-import cython
-
 from queues.page import Page
 from queues.pager import Pager
 from queues.stream.chunk import VERSION, Chunk
 from queues.stream.compacted import Compacted
 from queues.stream.pages import Pages, Part, size_of
 from queues.stream.place import Place
+from queues.stream.tail import HEAD_BYTES, Stored, Tail, add_chunk, tail_octets
 from queues.wire.reader import Malformed
 from storage.disk import Pending
 from storage.errors import CorruptRecord
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from queues.stream.successors import Successors
 
 _HEAD = struct.Struct(">QQL")
-HEAD_BYTES = _HEAD.size
+assert _HEAD.size == HEAD_BYTES
 #: A tail of a smaller part of a page than this is none for a checkpoint, nor where memory is short.
 _LEAST_PART = 16
 #: So many pages of a stream stay in RAM.
@@ -57,71 +56,27 @@ _MOST_AHEAD = 16
 _AHEAD_BYTES = 1024 * 1024
 
 
-# As a chunk is (chunk.py), it is nothing for the collector of cycles.
-@cython.no_gc
-@cython.cclass
-class Stored:
-    """A chunk in its place: its first offset, when it was applied (milliseconds since the epoch), and itself."""
-
-    def __init__(self, first: int, time: int, chunk: Chunk) -> None:
-        self.first = first
-        self.time = time
-        self.chunk = chunk
-
-    @property
-    def next(self) -> int:
-        """The offset behind its last record."""
-        return self.first + self.chunk.records
-
-    def apart(self) -> Stored:
-        """The same, whose octets are without what lies around them."""
-        return Stored(self.first, self.time, self.chunk.apart())
-
-    def records(self) -> Iterator[tuple[int, int]]:
-        """The offset of each record that is there, and where it begins in the chunk's octets."""
-        octets, first = self.chunk.octets, self.first
-        for at in self.chunk.places():
-            yield first + int.from_bytes(octets[at + 4 : at + 8], "big"), at
-
-
-class StreamLog:
-    """queue_id: the stream's, under which its pages lie on the disk. octets: of all its pages, heads included, as they
-    are stored. packed: every page before this offset is packed, or it does not pay.
-    named_bytes: of the pages that checkpoints name. compacted: what compaction has done to them. damaged: the page that
-    could not be read last."""
+class StreamLog(Tail):
+    """queue_id: the stream's, under which its pages lie on the disk. packed: every page before this offset is packed,
+    or it does not pay. named_bytes: of the pages that checkpoints name. compacted: what compaction has done to them.
+    damaged: the page that could not be read last."""
 
     def __init__(self, queue_id: int, pager: Pager) -> None:
+        super().__init__(pager)
         self.queue_id = queue_id
-        self.first = 0
-        self.next = 0
-        self.octets = 0
         self.named_bytes = 0
         self.compacted = Compacted()
         self.packed = 0
         self.damaged: Part | None = None
-        self._pager = pager
         self._pages = Pages()
         self._leaving: deque[Iterator[Part]] = deque()  # of which `_pages` has none
         self._warm: dict[Part, None] = {}
-        self._tail: list[Stored] = []
-        self._tail_bytes = 0
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def append(self, time: int, chunk: Chunk) -> int:
-        """A chunk that was applied at this time, whose octets have nothing else. Returns the offset of its first
-        record."""
-        pager = self._pager
-        if self._tail_bytes >= pager.page_bytes:
-            self.seal()
-        first = self.next
-        self._tail.append(_make_stored(first, time, chunk))
-        self.next = first + chunk.records
-        added = HEAD_BYTES + len(chunk.octets)
-        self._tail_bytes += added
-        self.octets += added
-        pager.add_used(added)
-        return first
+        """See `add_chunk`."""
+        return add_chunk(self, time, chunk)
 
     def append_placed(self, time: int, chunk: Chunk, place: Place) -> int:
         """As `append`, of a chunk that lies on the disk: its place is a page."""
@@ -139,7 +94,7 @@ class StreamLog:
         return first
 
     def _add_to_tail(self, added: int) -> None:
-        self._tail_bytes += added
+        self.tail_bytes += added
         self._pager.add_used(added)
         self.octets += added
 
@@ -149,7 +104,7 @@ class StreamLog:
             first, time = self._tail[0].first, self._tail[0].time
             page = Page(tail_octets(self._tail), self.next - first, first, self.next - 1, 0)
             self._tail = []
-            self._tail_bytes = 0
+            self.tail_bytes = 0
             self._add(Part(time, page))
 
     def _add(self, part: Part) -> None:
@@ -217,7 +172,7 @@ class StreamLog:
         return octets
 
     def _drop_tail(self) -> None:
-        self._add_to_tail(-self._tail_bytes)
+        self._add_to_tail(-self.tail_bytes)
         self._tail = []
 
     def _release(self, part: Part) -> None:
@@ -365,7 +320,7 @@ class StreamLog:
                 yield page.last + 1, self._pages[place].taken
             place += 1
         if self._tail and self.next > offset:
-            yield self.next, self._tail_bytes
+            yield self.next, self.tail_bytes
 
     def page_of_time(self, time: int) -> int:
         """Where the page begins from which `offset_at` looks on."""
@@ -405,7 +360,7 @@ class StreamLog:
     def page_before(self, octets: int, span: int) -> tuple[int, int, bool]:
         """The newest page from which on there are so many octets at least: where it begins, how many there are, and
         whether that is near enough: the page has no more than `span`, or there are not so many in all."""
-        pages, tail = self._pages, self._tail_bytes
+        pages, tail = self._pages, self.tail_bytes
         if tail >= octets:
             return self.tail_begin, tail, False
         end = pages.octets + tail
@@ -474,8 +429,8 @@ class StreamLog:
         if place < len(self._pages) and self._pages[place].page.last < offset:
             place += 1
         if place == len(self._pages):
-            return self._tail_bytes
-        return self._pages.octets - self._pages.before(place) + self._tail_bytes
+            return self.tail_bytes
+        return self._pages.octets - self._pages.before(place) + self.tail_bytes
 
     def octets_up_to(self, part: Part) -> int:
         """Of all pages up to this one, from the beginning from which pages are counted; 0 where retention has taken it,
@@ -604,14 +559,9 @@ class StreamLog:
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     @property
-    def tail_bytes(self) -> int:
-        """Octets that are in no page yet."""
-        return self._tail_bytes
-
-    @property
     def is_tail_a_page(self) -> bool:
         """Whether the tail is long enough for a page, if it has to be one."""
-        return self._tail_bytes >= self._pager.page_bytes // _LEAST_PART
+        return self.tail_bytes >= self._pager.page_bytes // _LEAST_PART
 
     def name_pages(self) -> None:
         """A checkpoint that is captured right after this names the place of every page that has found room."""
@@ -696,20 +646,6 @@ class StreamLog:
             self._tail.append(Stored(stored.first, stored.time, chunk))
             self.next = stored.next
             self._add_to_tail(HEAD_BYTES + len(chunk.octets))
-
-
-def _make_stored(first: int, time: int, chunk: Chunk) -> Stored:
-    """As the constructor does it, compiled without a call."""
-    stored = Stored.__new__(Stored)
-    stored.first = first
-    stored.time = time
-    stored.chunk = chunk
-    return stored
-
-
-def tail_octets(tail: list[Stored]) -> bytes:
-    """Chunks with octets of their own, as a page has them."""
-    return b"".join([stored_octets(stored) for stored in tail])
 
 
 def stored_octets(stored: Stored, octets: bytes | None = None) -> bytes:

@@ -9,15 +9,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 MOST = 4096
+_MOST = MOST
 #: A limit of size, or of age, is obeyed to this part of it at least.
 _PARTS = 64
 
 
-class Step(NamedTuple):
+class Step:
     """How far apart marks are: so many octets, or so many milliseconds (0: any time)."""
 
-    octets: int
-    time: int
+    def __init__(self, octets: int, time: int) -> None:
+        self.octets = octets
+        self.time = time
 
     @classmethod
     def of(cls, max_bytes: int | None, max_age: int | None, segment_bytes: int) -> Step:
@@ -47,11 +49,12 @@ class Marks:
         before, marks = self.octets, self.marks
         self.octets = before + octets
         if marks:
-            _, last_time, last_octets = marks[-1]
+            last = marks[-1]
+            last_time, last_octets = last[1], last[2]  # by their places, as this is asked for each chunk
             if before - last_octets < step.octets and (not step.time or time - last_time < step.time):
                 return False
         marks.append(Mark(offset, time, before))
-        if len(marks) > MOST:
+        if len(marks) > _MOST:
             del marks[1:-1:2]
         return True
 

@@ -24,7 +24,7 @@ from queues.wire.reader import Malformed
 from storage.page_store import PageLocation
 
 if TYPE_CHECKING:
-    from queues.stream.log import Stored
+    from queues.stream.tail import Stored
 
 #: Of a page in a checkpoint: offsets, first offset, time; segment, offset and length of its place; its octets, which
 #: are more than that where it is packed.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from queues.stream.record import RECORD_FIXED, next_record
 
 if TYPE_CHECKING:
-    from queues.stream.log import Stored
     from queues.stream.stream import Stream
+    from queues.stream.tail import Stored
 
 #: The header with the value to filter by, as a field of a table, and the kinds that it may have: string and octets.
 _VALUE_KEY = b"\x15x-stream-filter-value"

@@ -19,10 +19,11 @@ from queues.stream.chunk import Chunk, Run
 from queues.stream.compacted import Compacted
 from queues.stream.groups import ReaderGroups
 from queues.stream.log import StreamLog
-from queues.stream.marks import Marks, Step
+from queues.stream.marks import Step
 from queues.stream.place import Place
 from queues.stream.settings import StreamSettings
 from queues.stream.shares import Shares
+from queues.stream.stream_end import StreamEnd
 
 #: So many producers are remembered, those who published last.
 MOST_PRODUCERS = 10_000
@@ -46,22 +47,19 @@ class Hold(NamedTuple):
     until: int
 
 
-class Stream:
-    """producers: who published last at the end. holds: by name. groups: who read together. followers: the ids of the
-    quorum queues over it. shares: of a stream that is partition 0, who of them reads which partition. claims: up to
-    where nodes say that they have compacted it."""
+class Stream(StreamEnd):
+    """producers: who published last at the end. holds: by name. groups: who read together. shares: of a stream that is
+    partition 0, who of them reads which partition. claims: up to where nodes say that they have compacted it."""
+
+    log: StreamLog
 
     def __init__(self, queue_id: int, settings: StreamSettings, pager: Pager) -> None:
-        self.queue_id = queue_id
+        super().__init__(queue_id, StreamLog(queue_id, pager), _step_of(settings))
         self.settings = settings
-        self._step = _step_of(settings)
-        self.log = StreamLog(queue_id, pager)
-        self.marks = Marks()
         self.producers: dict[bytes, Published] = {}
         self.holds: dict[str, Hold] = {}
         self.groups = ReaderGroups()
         self.shares = Shares()
-        self.followers: dict[int, None] = {}
         self.claims: dict[str, int] = {}
 
     @property
@@ -101,7 +99,7 @@ class Stream:
         first = log.append(clock, chunk) if place is None else log.append_placed(clock, chunk, place)
         for run in runs:
             self._remember(run, first)
-        if not self.marks.add(first, clock, len(chunk.octets), self._step):
+        if not self.marks.add(first, clock, len(chunk.octets), self.step):
             return False
         self.retain(clock)
         return True
@@ -158,7 +156,7 @@ class Stream:
     def apply_settings(self, settings: StreamSettings, clock: int) -> None:
         """Settings in force from now on."""
         self.settings = settings
-        self._step = _step_of(settings)
+        self.step = _step_of(settings)
         self.retain(clock)
 
     def retain(self, clock: int) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from amqp_broker.queue_types.stream.compactor import Compactor
 from queues.stream import compaction
-from queues.stream.log import Stored, StreamLog
+from queues.stream.log import StreamLog
+from queues.stream.tail import Stored
 from storage import page_store
 
 Patch = pytest.MonkeyPatch

@@ -17,10 +17,10 @@ from queues.quorum.placement import ChunkPlacer
 from queues.quorum.retry import Retry
 from queues.stream.groups import ReaderGroup
 from queues.stream.image import STREAM_TAIL, StreamReader
-from queues.stream.log import Stored, StreamLog
-from queues.stream.marks import Marks
+from queues.stream.log import StreamLog
 from queues.stream.shares import Share
 from queues.stream.stream import Stream
+from queues.stream.tail import Stored
 from queues.wire.reader import Reader
 from storage.page_store import PageSync, page_path
 from tests.cluster_simulation import cluster_node
@@ -75,12 +75,15 @@ def nothing_is_too_old(patch: Patch) -> None:
 
 def what_is_newest_goes(patch: Patch) -> None:
     """Retention does not keep what is within the limit."""
-    cut = Marks.cut
+    cut = Stream._cut
 
-    def closer(self: Marks, max_bytes: int | None, oldest: int | None) -> int | None:
-        return cut(self, 100 if max_bytes is None else max_bytes, oldest)
+    def closer(self: Stream, clock: int, factor: int) -> int | None:
+        age = self.settings.max_age
+        if self.settings.max_length_bytes is not None:
+            return cut(self, clock, factor)
+        return self.marks.cut(100, None if age is None else clock - factor * age)
 
-    patch.setattr(Marks, "cut", closer)
+    patch.setattr(Stream, "_cut", closer)
 
 
 def the_own_clock_says_what_is_old(patch: Patch) -> None:

@@ -3,9 +3,11 @@ from amqp_broker.queue_types.proxy.command_sink cimport CommandSink
 from amqp_broker.queue_types.groups.groups cimport QuorumGroups
 from queues.pager cimport Pager
 from queues.quorum.machine cimport QueueGroupMachine
-from queues.quorum.session cimport OwnStream
+from queues.quorum.session cimport Outcome, OwnStream
+from queues.receipts cimport Receipt
 from amqp_broker.turn.clock cimport TurnClock
 from raft.group cimport Group
+from queues.write_group cimport WriteGroup
 from storage.journal cimport Journal
 from raft.member_state cimport MemberState
 
@@ -73,8 +75,9 @@ cdef class QueueGroup(CommandSink):
 
     cpdef Py_ssize_t backlog_bytes(self) except -1
     cpdef object submit(self, object command, object receipt=*)
-    cpdef void fill(self, object filling) except *
-    cpdef int filled(self, Py_ssize_t octets) except -1
+    cdef object hand_in(self, object command, object receipt)
+    cdef int fill(self, WriteGroup filling) except -1
+    cdef int filled(self, Py_ssize_t octets) except -1
     cpdef void touch(self) except *
     cpdef void other_effect(self, object effect) except *
     cpdef bint synced(self, long long position) except -1
@@ -82,9 +85,9 @@ cdef class QueueGroup(CommandSink):
     cdef bint _awaits_disk(self) except -1
     @cython.locals(machine=QueueGroupMachine, effects=list)
     cpdef void absorb(self, long long now) except *
-    @cython.locals(outcomes=list, before=Py_ssize_t)
+    @cython.locals(outcomes=list, outcome=Outcome, receipt=Receipt, before=Py_ssize_t)
     cpdef void absorb_effects(self, list effects, long long now) except *
-    @cython.locals(batches=list, filling=list, member=MemberState)
+    @cython.locals(batches=list, filling=list, each=WriteGroup, member=MemberState)
     cpdef void end_turn(self, long long now) except *
     @cython.locals(count=Py_ssize_t)
     cdef bint _fills_on(self) except -1

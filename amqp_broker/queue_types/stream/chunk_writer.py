@@ -13,7 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from amqp_broker.messages.facts import MessageFacts, without_header
 from amqp_broker.queue_types.proxy.command_sink import marked_enqueue
@@ -23,7 +23,7 @@ from queues.message import Message
 from queues.outcomes import PublishOutcome
 from queues.quorum.session import BATCH_BYTES
 from queues.receipts import LetterReceipt, Receipt
-from queues.stream.append_chunk import AppendChunk
+from queues.stream.append_chunk import make_append
 from queues.stream.chunk import ChunkBuilder
 from queues.stream.record import OFFSET_HEADER, PARTITION_HEADER, hash_of
 from queues.write_group import WriteGroup
@@ -45,19 +45,32 @@ _PRODUCER_KEY = b"\x0dx-producer-id"
 _TAKEN: int = PublishOutcome.TAKEN
 
 
-class _ChunkReceipt(Receipt):
-    """Of a chunk: everybody's who waits for one of its messages."""
+#: Receipts, each followed by the first and the last of numbers that it has in a chunk and that follow each other.
+Runs: TypeAlias = "list[Receipt | int]"
 
-    def __init__(self, receipts: list[Receipt]) -> None:
-        self.receipts = receipts
+
+class _ChunkReceipt(Receipt):
+    """Of a chunk: everybody's who waits for some of its messages."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.runs = runs
 
     def expect(self) -> None:
         """One command: the AppendChunk."""
 
     def complete(self, refusal: Refusal | None) -> None:
         """It is applied, or was refused."""
-        for receipt in self.receipts:
-            receipt.complete(refusal)
+        runs = self.runs
+        for place in range(0, len(runs), 3):
+            receipt: Receipt = runs[place]  # type: ignore[assignment]
+            receipt.complete_run(refusal, runs[place + 1], runs[place + 2])  # type: ignore[arg-type]
+
+
+def _make_receipt(runs: Runs) -> _ChunkReceipt:
+    """As the constructor does it, compiled without a call."""
+    receipt = _ChunkReceipt.__new__(_ChunkReceipt)
+    receipt.runs = runs
+    return receipt
 
 
 class ChunkWriter(WriteGroup):
@@ -67,11 +80,14 @@ class ChunkWriter(WriteGroup):
     joins = True
 
     def __init__(self, queue: StreamQueue, group: QueueGroup, filter_bytes: int) -> None:
-        self._queue = queue
+        self._queue: Queue = queue
+        self._stream = queue
+        self._is_prepared = False
         self._group = group
         self._builder = ChunkBuilder(filter_bytes)
-        self._receipts: list[Receipt] = []
-        self._last: Receipt | None = None
+        self._runs: Runs = []  # of the records in hand
+        self._receipt: Receipt | None = None  # of the run that is not among them yet, and its numbers
+        self._first = self._last = 0
         self._octets = 0  # of the records in hand
 
     def resize_filter(self, filter_bytes: int) -> None:
@@ -107,11 +123,15 @@ class ChunkWriter(WriteGroup):
             marked = marked_enqueue((), message, False)
             if marked.producer:
                 builder.produced(marked.producer, marked.producer_sequence)
-        if receipt is not None and receipt is not self._last:
+        if receipt is not None:
             waiting: Receipt = receipt
-            waiting.expect()
-            self._receipts.append(waiting)
-            self._last = waiting
+            number = waiting.at_hand()
+            if waiting is not self._receipt or number > self._last + 1:
+                waiting.expect()
+                self._end_run()
+                self._receipt = waiting
+                self._first = number
+            self._last = number
         self._group.filled(octets - self._octets)
         self._octets = octets
         if octets >= _CHUNK_BYTES:
@@ -127,23 +147,37 @@ class ChunkWriter(WriteGroup):
             message = without_header(message, MessageFacts(message), PARTITION_HEADER)
         return self._builder.add(message, 0, hash_of(value) if value is not None else 0)
 
+    def _end_run(self) -> None:
+        """The messages of a receipt that follow each other are all there."""
+        if self._receipt is not None:
+            runs = self._runs
+            first: int = self._first
+            runs.append(self._receipt)
+            runs.append(first)
+            runs.append(first if self._last == self._first else self._last)
+
     def seal(self) -> None:
-        """The chunk is whole: it goes to the log."""
+        """See WriteGroup: the chunk is whole, it goes to the log."""
         if not self._builder.records:
             return
         chunk = self._builder.take()
         self._group.filled(-self._octets)
         self._octets = 0
-        receipts, self._receipts, self._last = self._receipts, [], None
-        for receipt in receipts:
-            receipt.close()
-        if self._queue.is_deleted:
-            for receipt in receipts:
+        receipt: Receipt | None = None
+        if self._receipt is not None:
+            self._end_run()
+            receipt = _make_receipt(self._runs)
+            self._runs = []
+            self._receipt = None
+        queue = self._queue
+        if queue.is_deleted:
+            if receipt is not None:
                 receipt.complete(Refusal.NO_QUEUE)
             return
-        self._queue.prepare()
-        command = AppendChunk(self._queue.queue_id, chunk.octets, None, chunk)
-        self._group.submit(command, _ChunkReceipt(receipts) if receipts else None)
+        if not self._is_prepared:
+            self._is_prepared = True
+            self._stream.prepare()
+        self._group.hand_in(make_append(queue.queue_id, chunk), receipt)
 
 
 assert VALUE.encode().startswith(_STREAM_KEY)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.read_frames import Asked
     from amqp_broker.queue_types.stream.reader import LooksAt, StreamReader
     from queues.queue import Done
-    from queues.stream.log import Stored
     from queues.stream.start import Start
+    from queues.stream.tail import Stored
 
 #: A piece has so many octets at most, and at least so many where there are very many readers; or it is one chunk.
 MOST_PIECE_BYTES = 256 * 1024

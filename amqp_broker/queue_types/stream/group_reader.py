@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from queues.consumer import Subscriber
     from queues.queue import Done
     from queues.quorum.commands import Command
-    from queues.stream.log import Stored
     from queues.stream.start import Start
     from queues.stream.stream import Stream
+    from queues.stream.tail import Stored
     from queues.timers import Timer, Timers
     from storage.disk import Pending
 

@@ -24,8 +24,9 @@ from amqp_broker.queue_types.stream.rewriter import FULL
 from amqp_broker.turn.awaited_read import AwaitedRead
 from amqp_broker.turn.completion import Completion
 from amqp_broker.turn.task import Steps, Task
-from queues.stream.log import HEAD_BYTES, split_page
+from queues.stream.log import split_page
 from queues.stream.pages import Part
+from queues.stream.tail import HEAD_BYTES
 from queues.wire.reader import Malformed
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from queues.stream.record import APART, RECORD_FIXED, body_size_of
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from queues.stream.log import Stored
     from queues.stream.stream import Stream
+    from queues.stream.tail import Stored
 
 #: Records that are stepped over in a slice.
 _SLICE = 512

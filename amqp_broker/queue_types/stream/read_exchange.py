@@ -33,7 +33,8 @@ from amqp_broker.queue_types.stream.read_frames import (
 )
 from amqp_broker.settings.workers import node_of_worker
 from queues.background import SLICE
-from queues.stream.log import Stored, split_page
+from queues.stream.log import split_page
+from queues.stream.tail import Stored
 from queues.wire.reader import Malformed
 
 if TYPE_CHECKING:

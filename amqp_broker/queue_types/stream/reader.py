@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from amqp_broker.queue_types.stream.queue import StreamQueue
     from queues.consumer import Subscriber
     from queues.message import Message
-    from queues.stream.log import Stored
     from queues.stream.start import Start
+    from queues.stream.tail import Stored
     from storage.disk import Pending
 
 #: A message that is made, and not copied, is worth so many units of a slice; a chunk that is passed over as many.

@@ -25,8 +25,8 @@ from amqp_broker.queue_types.stream.page_frames import (
 )
 from queues.stream import compaction
 from queues.stream.commands import Compact, Trim
-from queues.stream.log import tail_octets
 from queues.stream.source import source_of
+from queues.stream.tail import tail_octets
 from queues.wire.reader import Malformed
 from storage.errors import CorruptRecord
 from storage.page_store import page_path

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from amqp_broker.channel.confirms import ConfirmRecord, Confirms, TurnReceipt
 from amqp_broker.protocol import methods
 from amqp_broker.protocol.fields import Table
 from amqp_broker.protocol.frames import encode_method_frame
 from amqp_broker.protocol.properties import encode_properties
 from queues.effects import Refusal
-from queues.quorum.commands import Command
-from queues.receipts import Receipt
-from queues.stream.commands import AppendChunk
 from tests.node.node_driver import Client, NodeDriver, frame_octets
 
 
@@ -50,83 +46,92 @@ def client(driver: NodeDriver) -> Client:
     return client
 
 
-def counting(driver: NodeDriver, monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, int]]]:
-    """Of each chunk, the publishes for which there is a receipt: first and last."""
-    chunks: list[list[tuple[int, int]]] = []
-    for group in {driver.node.broker.vhosts["/"].queues[name].group for name in "st"}:
-        submit = group.submit
-
-        def counted(command: Command, receipt: Receipt | None = None, submit: Any = submit) -> int:
-            if isinstance(command, AppendChunk):
-                chunks.append([(each.number, each.last) for each in receipt.receipts])
-            return submit(command, receipt)
-
-        monkeypatch.setattr(group, "submit", counted)
-    return chunks
-
-
-class Refused(Receipt):
-    """Says to another receipt that it was refused, whatever it is told."""
-
-    def __init__(self, receipt: Receipt) -> None:
-        self._receipt = receipt
-
-    def expect(self) -> None:
-        self._receipt.expect()
-
-    def complete(self, refusal: Refusal | None) -> None:
-        self._receipt.complete(Refusal.FULL)
-
-
-def test_publishes_of_a_turn_have_one_and_another_way_or_another_turn_another(
-    driver: NodeDriver, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chunks = counting(driver, monkeypatch)
-    octets = b"".join(publish(name, b"b") for name in "sssttssq")
-    client.send_octets(octets + publish("s", b"b", headers={"CC": ["t"]}) + publish("s", b"b"))
+def lose(driver: NodeDriver, name: str) -> None:
+    """The log forgets a stream of which the node knows still: chunks for it are refused."""
+    queue = driver.node.broker.vhosts["/"].queues[name]
+    queue.group.drop(queue.queue_id)
     driver.settle()
-    assert sorted(chunks) == [[(1, 3), (6, 7), (9, 9), (10, 10)], [(4, 5), (9, 9)]]
-    assert confirmed(client)[-1] == ("basic.ack", 10, True)
-    chunks.clear()
+
+
+def nacked(found: list[tuple[str, int, bool]]) -> list[int]:
+    """Each by itself."""
+    assert not any(multiple for name, _, multiple in found if name == "basic.nack")
+    return [tag for name, tag, _ in found if name == "basic.nack"]
+
+
+def test_publishes_of_a_turn_have_one_receipt_whatever_goes_between_them(client: Client, driver: NodeDriver) -> None:
+    client.send_octets(b"".join(publish(name, b"b") for name in "sst"))
+    driver.settle()  # both are there
+    client.take()
+    client.send_octets(b"".join(publish(name, b"b") for name in "sssttssq"))
+    driver.settle()
+    assert confirmed(client) == [("basic.ack", 11, True)]
     for _ in range(2):
         client.send_octets(publish("s", b"b"))
         driver.settle()
-    assert chunks == [[(11, 11)], [(12, 12)]]
-    assert [tag for _, tag, _ in confirmed(client)] == [11, 12]
+    assert [tag for _, tag, _ in confirmed(client)] == [12, 13]
 
 
-def test_a_chunk_that_is_full_ends_it(driver: NodeDriver, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    chunks = counting(driver, monkeypatch)
-    client.send_octets(b"".join(publish("s", bytes(3000)) for _ in range(200)))
+def test_those_of_a_chunk_that_is_refused_are_nacked_and_no_others(driver: NodeDriver, client: Client) -> None:
+    client.send_octets(b"".join(publish(name, b"b") for name in "st"))
     driver.settle()
-    assert len(chunks) > 1
-    ends = [each for chunk in chunks for each in chunk]
-    assert [first for first, _ in ends] == [1, *[last + 1 for _, last in ends[:-1]]]
-    assert ends[-1][1] == 200
-    assert confirmed(client)[-1][1] == 200
-
-
-def test_all_of_a_chunk_that_is_refused_are_nacked_and_no_others(
-    driver: NodeDriver, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = driver.node.broker.vhosts["/"].queues["s"].group
-    submit = group.submit
-    refused: list[Command] = []
-
-    def refuses_one(command: Command, receipt: Receipt | None = None) -> int:
-        if isinstance(command, AppendChunk) and not refused and receipt is not None:
-            refused.append(command)
-            receipt = Refused(receipt)
-        return submit(command, receipt)
-
-    monkeypatch.setattr(group, "submit", refuses_one)
-    client.send_octets(b"".join(publish(name, b"b") for name in "sss"))
-    driver.settle()
-    client.send_octets(b"".join(publish(name, b"b") for name in "ss"))
+    client.take()
+    lose(driver, "t")
+    octets = b"".join(publish(name, b"b") for name in "sssttsstq")  # 3 to 11
+    client.send_octets(octets + publish("s", b"b", headers={"CC": ["t"]}) + publish("s", b"b"))
     driver.settle()
     found = confirmed(client)
-    assert [each for each in found if each[0] == "basic.nack"] == [("basic.nack", tag, False) for tag in (1, 2, 3)]
-    assert found[-1] == ("basic.ack", 5, True)
+    assert nacked(found) == [6, 7, 10, 12]
+    assert found[-1] == ("basic.ack", 13, False)
+    client.send_octets(b"".join(publish(name, b"b") for name in "ss"))
+    driver.settle()
+    assert confirmed(client) == [("basic.ack", 15, True)]
+
+
+def test_publishes_of_several_turns_that_are_one_chunk_are_nacked(driver: NodeDriver, client: Client) -> None:
+    """While the disk is busy a chunk takes what comes in the turns after that, of all who publish."""
+    other = driver.client(1)
+    other.send(1, methods.ConfirmSelect())
+    client.send_octets(publish("s", b"b"))
+    driver.settle()
+    client.take()
+    other.take()
+    lose(driver, "s")
+    client.send_octets(publish("t", b"b"))
+    driver.turn()
+    job = driver.node.take_sync()
+    for name in ("st", "ts", "ss"):
+        client.send_octets(b"".join(publish(each, b"b") for each in name))
+        other.send_octets(b"".join(publish(each, b"b") for each in "st"))
+        driver.turn()
+    driver.synced(job)
+    driver.settle()
+    assert nacked(confirmed(client)) == [3, 6, 7, 8]
+    assert nacked(confirmed(other)) == [1, 3, 5]
+
+
+def test_a_chunk_that_is_full_ends_a_run(driver: NodeDriver, client: Client) -> None:
+    client.send_octets(publish("s", b"b"))
+    driver.settle()
+    lose(driver, "s")
+    client.take()
+    client.send_octets(b"".join(publish("s", bytes(3000)) for _ in range(200)))
+    driver.settle()
+    assert nacked(confirmed(client)) == list(range(2, 202))
+
+
+def test_who_does_not_say_which_is_done_means_all_of_the_turn() -> None:
+    record = ConfirmRecord(Confirms(None, None))
+    record.confirms.published = 4
+    receipt = TurnReceipt(record)
+    record.confirms.published = 6
+    assert receipt.at_hand() == 6
+    receipt.expect()
+    receipt.expect()
+    receipt.complete(Refusal.FULL)
+    assert record.waiting == 1
+    receipt.complete_run(None, 5, 6)
+    assert record.waiting == 0
 
 
 def test_a_queue_that_goes_in_the_same_turn_nacks_what_was_published_to_it(driver: NodeDriver, client: Client) -> None:

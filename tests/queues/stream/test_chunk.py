@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp_broker.octets.checksum import crc32
 from queues.message import Address, Message, build_message
 from queues.page import AddressBook
 from queues.stream.bloom import Bloom
-from queues.stream.chunk import Chunk, ChunkBuilder, Run, encode_chunk
+from queues.stream.chunk import Chunk, ChunkBuilder, Run, encode_chunk, sum_before_zeroes
 from queues.stream.record import get_record
 from queues.wire.reader import Malformed
 
@@ -105,3 +106,8 @@ def test_a_filter_lets_through_what_is_in_it(hashes: list[int], size: int) -> No
     bloom = Bloom.of(hashes, size)
     assert all(bloom.may_have(value) for value in hashes)
     assert Bloom(b"").may_have(7)
+
+
+@given(st.integers(0, 40), st.binary(max_size=100))
+def test_a_sum_begins_so_that_the_place_of_the_head_does_not_count(count: int, octets: bytes) -> None:
+    assert crc32(bytes(count) + octets, sum_before_zeroes(count)) == crc32(octets)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from queues.pager import Pager
 from queues.stream.chunk import Chunk
 from queues.stream.exact_cut import PARTS, ExactCut
-from queues.stream.log import HEAD_BYTES
 from queues.stream.settings import StreamSettings
 from queues.stream.stream import HOLD_FACTOR, Hold, Stream
+from queues.stream.tail import HEAD_BYTES
 from storage.errors import CorruptRecord
 from storage.page_store import PageStore
 from tests.queues.stream.test_stream_log import chunk_of
