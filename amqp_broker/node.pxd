@@ -114,7 +114,7 @@ cdef class Node:
     cpdef Turn end_turn(self, long long now)
     @cython.locals(store=MessageStore)
     cdef void _write(self) except *
-    @cython.locals(pager=Pager, excess="long long", rests=bint)
+    @cython.locals(excess="long long", rests=bint)
     cdef void _relieve(self, long long now) except *
     @cython.locals(pauses=Pauses, backlog="long long", is_behind=bint, is_on=bint, has_homes=bint,
                    is_home_behind=bint)

@@ -765,8 +765,7 @@ class Node:
 
     def _relieve(self, now: int) -> None:
         """Page out what is too much for the memory."""
-        pager = self._pager
-        excess = pager.used + pager.assembling - pager.tight_bytes
+        excess = self._pager.excess()  # also where other pagers, those of groups, hold all of it
         rests = now <= self._relief_rests_until <= now + _RELIEF_REST_MS
         if excess > 0 and not rests and self._paging_out.page_out(min(_PAGE_OUT_BYTES, excess)) > 0:
             # To look through very many queues takes long, and there is nothing to be found.

@@ -28,6 +28,8 @@ cdef class Pager:
     cpdef int assemble(self, long long octets) except -1
     cpdef void share(self, long long others_bytes) except *
     cpdef void limit(self, long long budget_bytes) except *
+    @cython.locals(held="long long")
+    cpdef Py_ssize_t excess(self) except? -1
     @cython.locals(budget="long long", used="long long", over="long long")
     cpdef int unacked_allowed(self) except -1
     cpdef int store(self, unsigned long long queue_id, Page page) except -1

@@ -86,6 +86,12 @@ class Pager:
         self.budget_bytes = budget_bytes
         self.share(self.others_bytes)
 
+    def excess(self) -> int:
+        """How many octets more there are in RAM, of all pagers and of messages that are not whole yet, than what the
+        queues keep there when memory is short; below 0 for fewer."""
+        held = self.used + self.others_bytes + self.assembling
+        return held - self.budget_bytes * TIGHT_PERCENT // 100
+
     def unacked_allowed(self) -> int:
         """How many unacknowledged deliveries a consumer may hold, as those cannot be paged: the further above the
         budget, the fewer; 0 for any."""
