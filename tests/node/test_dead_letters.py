@@ -412,3 +412,36 @@ def test_who_looks_for_a_letter_in_a_quorum_queue_finds_it() -> None:
     client.send(1, methods.BasicReject(1, False), methods.BasicGet(0, "dead", True))
     driver.settle()
     assert client.names() == ["basic.get-ok"]
+
+
+def test_letters_wait_for_the_workers_that_start_behind_the_one_that_leads() -> None:
+    """They were lost on their way, and came a second later, behind those that were due after them."""
+    world = WorkerWorld(2, steering="off")
+    world.declare("n1/1", "dead")
+    client = world.client("n1", 1)
+    client.send(1, declare("source", x_queue_type="quorum", **TO_DEAD))
+    world.settle(30)
+    publish(client, "source", b"first", expiration="100")
+    publish(client, "source", b"second", expiration="1000")
+    world.settle()
+    other = world.kill("n1/1")
+    world.nodes["n1"].crash()
+    world.run(700)
+    world.revive("n1/1", other)
+    world.run_until_ready()
+    world.run(2500)
+    assert world.bodies("n1/1", "dead") == [b"first", b"second"]
+
+
+def test_letters_do_not_wait_for_a_worker_that_does_not_start() -> None:
+    world = WorkerWorld(2, steering="off")
+    client = world.client("n1", 1)
+    world.declare("n1", "dead")
+    client.send(1, declare("source", x_queue_type="quorum", **TO_DEAD))
+    world.settle(30)
+    publish(client, "source", b"first", expiration="100")
+    world.settle()
+    world.kill("n1/1")
+    world.nodes["n1"].crash()
+    world.run(6000)
+    assert world.bodies("n1", "dead") == [b"first"]
