@@ -154,6 +154,9 @@ def on_basic_get(channel: Channel, method: methods.BasicGet) -> None:
             queue.take_back([delivery], channel.clock.now)
             queue.dispatch(channel.clock.now)
 
+    if not queue.writes.is_local:
+        # Who rejects a message and looks for its dead letter finds it, as where the queue is here (ClassicQueue.fetch).
+        channel.services.background.run_newest(channel.clock.now)
     what = f"basic.get from queue '{name}'"
     ask(channel, what, lambda then: queue.fetch(getter, channel.clock.now, then), answer, unheard=give_back)
 

@@ -409,12 +409,10 @@ class Replication:
 
     def _begin(self, result: object) -> None:
         """`_started` hears when everything that was proposed before is applied."""
-        if self.is_alone and not self.has_workers:
-            self.propose(commands.node_started(self.own_node), self._started)
-            return
         self._transient_queues.delete(
-            self.own_node, commands.node_started(self.own_node), self._started, is_starting=True
-        )
+            self.own_node, commands.node_started(self.own_node), self._started,
+            is_starting=True, with_exchanges=self.is_alone and not self._config.worker_joins,
+        )  # fmt: skip
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 

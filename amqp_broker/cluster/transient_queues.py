@@ -11,6 +11,9 @@ one, and to the command.
 An auto-delete exchange goes with its last binding, and where queues are deleted, who has them deleted sees to that: by
 what it has of them at run time (vhosts/projection.py). A node that starts has nothing yet, so that here the metadata
 are asked: which of them led to the queues, and whether they lead anywhere still.
+
+Exchanges that are not durable belong to no node: they are there as long as one of them is. A node that is all there is
+to agree deletes them where it starts as a whole (`with_exchanges`); in a cluster they stay until somebody deletes them.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from amqp_broker.metadata.stream import Proposal, Then
 AHEAD = 80
 #: No more queues are deleted with them when so many exchanges are known that led to those that are.
 _MOST_SOURCES = 256
+#: So many exchanges and virtual hosts are looked at in one turn.
+_LOOKED_AT = 4096
 #: A command that changes nothing.
 _NOTHING = commands.reserve_queue_ids(1)
 
@@ -40,11 +45,12 @@ def _always() -> bool:
 class _Round:
     """Of one node. is_starting: it is this one. below: ids of queues that are there at its beginning, 0 before that.
     newest: what it has proposed last. sources: auto-delete exchanges, virtual host and name, that have lost a binding,
-    and maybe the last one, where nobody else sees to that."""
+    and maybe the last one, where nobody else sees to that. exchanges: virtual host and name of some that are to go;
+    with_exchanges: there may be more, in the virtual hosts `vhosts`, in the last of these behind `place`."""
 
     def __init__(
         self, node: str, last: Command, then: Then | None, goes_on: Callable[[], bool], is_starting: bool,
-        newest: Proposal,
+        with_exchanges: bool, newest: Proposal,
     ) -> None:  # fmt: skip
         self.node = node
         self.last = last
@@ -54,6 +60,10 @@ class _Round:
         self.below = 0
         self.newest = newest
         self.sources: dict[tuple[str, str], None] = {}
+        self.exchanges: list[tuple[str, str]] = []
+        self.with_exchanges = with_exchanges
+        self.vhosts: list[str] = []
+        self.place = 0
 
     def note(self, vhost: str, exchanges: list[str]) -> None:
         """They lose a binding."""
@@ -76,13 +86,16 @@ class TransientQueues:
         *,
         goes_on: Callable[[], bool] = _always,
         is_starting: bool = False,
+        with_exchanges: bool = False,
     ) -> None:
         """Delete what the node had, and propose the last command behind that, whose result `then` is told. goes_on:
         asked between the pieces; where it says no, the rest stays, and the last command is not proposed. is_starting:
-        it is this node, which has no exchanges yet at run time."""
+        it is this node, which has no exchanges yet at run time. with_exchanges: and it is all there is, so that
+        exchanges that are not durable go, too."""
         if node not in self._rounds:
             # When it is applied, so is all from which the node's queues are known.
-            self._rounds[node] = _Round(node, last, then, goes_on, is_starting, self._propose(_NOTHING, None))
+            newest = self._propose(_NOTHING, None)
+            self._rounds[node] = _Round(node, last, then, goes_on, is_starting, with_exchanges, newest)
 
     def applied(self, number: int) -> None:
         """This node has applied its own commands up to this number."""
@@ -92,8 +105,12 @@ class TransientQueues:
 
     def _go_on(self, each: _Round) -> None:
         goes_on = each.goes_on()
-        each.below = each.below or self._metadata.next_queue_id
-        if not goes_on or not (self._delete_some(each) or self._delete_abandoned(each)):
+        if not each.below:
+            each.below = self._metadata.next_queue_id
+            each.vhosts = [vhost.name for vhost in self._metadata.vhosts()] if each.with_exchanges else []
+        if not goes_on or not (
+            self._delete_some(each) or self._delete_exchanges(each) or self._delete_abandoned(each)
+        ):
             del self._rounds[each.node]
             if goes_on:
                 self._propose(each.last, each.then)
@@ -108,6 +125,31 @@ class TransientQueues:
                 break
             each.newest = self._propose(commands.delete_queue(queue.vhost, queue.name, queue.queue_id), None)
         return bool(queues)
+
+    def _delete_exchanges(self, each: _Round) -> bool:
+        """The next exchanges that are not durable. Returns whether there were any, or may be more."""
+        if not each.exchanges:
+            self._look_for_exchanges(each)
+        metadata, before = self._metadata, each.newest
+        for vhost, name in each.exchanges[-AHEAD:]:
+            each.note(vhost, metadata.may_go_with_exchange(vhost, name))
+            each.newest = self._propose(commands.delete_exchange(vhost, name), None)
+        del each.exchanges[-AHEAD:]
+        if each.vhosts and each.newest is before:
+            each.newest = self._propose(_NOTHING, None)
+        return each.newest is not before
+
+    def _look_for_exchanges(self, each: _Round) -> None:
+        """A slice of all exchanges."""
+        left = _LOOKED_AT
+        while each.vhosts and left > 0:
+            vhost = each.vhosts[-1]
+            each.place, found = self._metadata.exchanges_after(vhost, each.place, left)
+            each.exchanges += [(vhost, exchange.name) for exchange in found if not exchange.durable]
+            left -= 1 + len(found)
+            if left >= 0:  # there were no more
+                each.vhosts.pop()
+                each.place = 0
 
     def _delete_abandoned(self, each: _Round) -> bool:
         """The next exchanges that lead nowhere any more; what led to these is looked at behind them. Returns whether

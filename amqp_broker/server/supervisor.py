@@ -406,6 +406,7 @@ class Supervisor:
             workers=self._count,
             worker=number,
             worker_processes=len(self.workers),
+            worker_joins=any(each is not worker for each in self._running()),
             group_workers=self._group_workers,
             worker_memory_bytes=self._lender.sure_bytes,
             max_partial_messages_bytes=max(MIB, config.max_partial_messages_bytes // len(self.workers)),

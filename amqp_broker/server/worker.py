@@ -89,7 +89,7 @@ _NUMBER: Final = 8
 OF_WORKER: Final = (
     "node_name", "data_dir", "workers", "worker", "worker_processes", "worker_memory_bytes",
     "max_partial_messages_bytes", "max_connections", "load_definitions", "exit_with_parent", "cluster_listen",
-    "group_workers",
+    "group_workers", "worker_joins",
 )  # fmt: skip
 _LOOPBACK_FREE_PORT = Address("127.0.0.1", 0)
 

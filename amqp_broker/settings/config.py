@@ -702,6 +702,13 @@ class Config(ClusterConfig):
     worker_processes: int = setting(
         COUNT, 1, NODE, "How many workers there are, those included that get no clients.", minimum=1, is_hidden=True
     )
+    worker_joins: bool = setting(
+        BOOLEAN,
+        False,
+        NODE,
+        "Other workers of this node are running when this one starts: what outlives a worker, and no node, stays.",
+        is_hidden=True,
+    )
     worker_memory_bytes: int = setting(
         SIZE, 0, NODE, "What this worker has of memory_budget for certain; 0: all of it.", minimum=0, is_hidden=True
     )

@@ -114,3 +114,35 @@ def test_what_is_declared_meanwhile_is_left_to_the_last_command() -> None:
     assert [queue.name for queue in log.metadata.transients("n2")] == ["new"]
     assert log.apply() == ["node.started"]
     assert log.metadata.transients("n2") == []
+
+
+def test_exchanges_that_are_not_durable_go_in_pieces_when_all_there_is_starts() -> None:
+    """With an auto-delete exchange that led only to them; of another start they stay."""
+    log = Log(1)
+    log.metadata.apply(commands.put_vhost("w"))
+    log.metadata.apply(commands.declare_exchange("w", "kept", "fanout"))
+    log.metadata.apply(commands.declare_exchange("v", "source", "fanout", auto_delete=True))
+    names = [f"e{number}" for number in range(2 * AHEAD + 1)]
+    for name in names:
+        log.metadata.apply(commands.declare_exchange("v", name, "fanout", durable=False))
+    log.bind("source", "exchange", "e0")
+    log.transients.delete("n2", commands.node_started("n2"), is_starting=True)
+    assert [log.apply() for _ in range(3)] == [["queue_id.reserve"], ["queue.delete"], ["node.started"]]
+    assert log.metadata.exchange("v", "e0") is not None
+    log.transients.delete("n2", commands.node_started("n2"), is_starting=True, with_exchanges=True)
+    assert [log.apply() for _ in range(6)] == [
+        ["queue_id.reserve"], ["exchange.delete"] * AHEAD, ["exchange.delete"] * AHEAD, ["exchange.delete"],
+        ["exchange.delete"], ["node.started"],
+    ]  # fmt: skip
+    left = [each.name for vhost in ("v", "w") for each in log.metadata.exchanges(vhost) if not each.is_predeclared]
+    assert left == ["kept"]
+
+
+def test_very_many_exchanges_are_looked_at_in_pieces() -> None:
+    log = Log(0)
+    for number in range(5000):
+        log.metadata.apply(commands.declare_exchange("v", f"e{number}", "fanout", durable=number != 4999))
+    log.transients.delete("n2", commands.node_started("n2"), is_starting=True, with_exchanges=True)
+    assert [log.apply() for _ in range(4)] == [
+        ["queue_id.reserve"], ["queue_id.reserve"], ["exchange.delete"], ["node.started"],
+    ]  # fmt: skip

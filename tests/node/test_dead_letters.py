@@ -14,6 +14,7 @@ from amqp_broker.protocol.properties import encode_properties
 from queues.letters import MOST_NOTED, MOST_PUBLISHED
 from tests.node.node_cluster import NodeCluster
 from tests.node.node_driver import Client, NodeDriver, consume, declare, frame_octets
+from tests.node.worker_world import WorkerWorld
 
 MANY = 200
 DEAD = {"x_dead_letter_exchange": "amq.fanout"}
@@ -380,3 +381,67 @@ def test_who_rejects_a_message_and_looks_for_its_letter_finds_it() -> None:
     client.send(1, reject(1, False), get, reject(2, False), get, reject(3, False), get, get)
     driver.turn()
     assert client.names() == ["basic.get-ok"] * 3 + ["basic.get-empty"]
+
+
+def test_who_looks_for_a_letter_at_another_worker_finds_it() -> None:
+    """What is posted comes before what is asked, on the same link."""
+    world = WorkerWorld(2, steering="off")
+    world.declare("n1/1", "dead")
+    world.declare("n1", "q", **TO_DEAD)
+    client = world.client("n1", 1)
+    client.send(1, consume("q"))
+    for body in numbers(3):
+        client.publish(1, "q", body)
+    world.settle()
+    client.take()
+    get = methods.BasicGet(0, "dead", True)
+    client.send(1, *[each for tag in (1, 2, 3) for each in (methods.BasicReject(tag, False), get)], get)
+    world.settle()
+    assert client.names() == ["basic.get-ok"] * 3 + ["basic.get-empty"]
+
+
+def test_who_looks_for_a_letter_in_a_quorum_queue_finds_it() -> None:
+    """What is posted comes before what is asked, in the same log."""
+    driver = NodeDriver()
+    client = driver.client(1)
+    client.send(1, declare("dead", x_queue_type="quorum"), declare("q", **TO_DEAD), consume("q"))
+    driver.settle()
+    client.publish(1, "q", b"x")
+    driver.settle()
+    client.take()
+    client.send(1, methods.BasicReject(1, False), methods.BasicGet(0, "dead", True))
+    driver.settle()
+    assert client.names() == ["basic.get-ok"]
+
+
+def test_letters_wait_for_the_workers_that_start_behind_the_one_that_leads() -> None:
+    """They were lost on their way, and came a second later, behind those that were due after them."""
+    world = WorkerWorld(2, steering="off")
+    world.declare("n1/1", "dead")
+    client = world.client("n1", 1)
+    client.send(1, declare("source", x_queue_type="quorum", **TO_DEAD))
+    world.settle(30)
+    publish(client, "source", b"first", expiration="100")
+    publish(client, "source", b"second", expiration="1000")
+    world.settle()
+    other = world.kill("n1/1")
+    world.nodes["n1"].crash()
+    world.run(700)
+    world.revive("n1/1", other)
+    world.run_until_ready()
+    world.run(2500)
+    assert world.bodies("n1/1", "dead") == [b"first", b"second"]
+
+
+def test_letters_do_not_wait_for_a_worker_that_does_not_start() -> None:
+    world = WorkerWorld(2, steering="off")
+    client = world.client("n1", 1)
+    world.declare("n1", "dead")
+    client.send(1, declare("source", x_queue_type="quorum", **TO_DEAD))
+    world.settle(30)
+    publish(client, "source", b"first", expiration="100")
+    world.settle()
+    world.kill("n1/1")
+    world.nodes["n1"].crash()
+    world.run(6000)
+    assert world.bodies("n1", "dead") == [b"first"]

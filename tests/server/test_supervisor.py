@@ -260,3 +260,17 @@ def test_the_log_is_as_the_settings_say_now(monkeypatch: pytest.MonkeyPatch, cap
 
     _reload_log(fail, handler)
     assert "the log of the supervisor stays as it is: it is gone" in caplog.text
+
+
+def test_a_worker_is_told_whether_others_are_there(world: World) -> None:
+    """What is not durable goes when the node starts as a whole, and not with worker 0."""
+    supervisor = world.supervisor
+    for worker in supervisor.workers.values():
+        worker.process_id = 0
+    assert not supervisor._config_of(world.worker(0)).worker_joins
+    world.worker(0).process_id = os.getpid()
+    assert not supervisor._config_of(world.worker(0)).worker_joins
+    world.worker(1).process_id = os.getpid()
+    assert supervisor._config_of(world.worker(0)).worker_joins
+    for worker in supervisor.workers.values():
+        worker.process_id = os.getpid()

@@ -144,7 +144,7 @@ class DeadLetterPublisher:
 
     def begin(self, now: int) -> None:
         """Go on, if there is something to do. For a node that leads the group."""
-        if not self._is_working and self._is_due(now):
+        if not self._is_working and self._is_due(now) and not self._groups.awaits_workers(now):
             self._is_working = True
             self._background.add(self.work)
 
@@ -163,7 +163,9 @@ class DeadLetterPublisher:
         return self._is_working
 
     def next_deadline(self) -> int | None:
-        """When something is to be tried again."""
+        """When something is to be tried again, or for the first time though other workers have not come."""
+        if self._noted and self._groups.meets_until > self._clock.now:
+            return self._groups.meets_until
         return self._again[0][0] if self._again else None
 
     def _publish(self, effect: DeadLettered, now: int) -> None:

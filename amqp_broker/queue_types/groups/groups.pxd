@@ -26,6 +26,7 @@ cdef class QuorumGroups:
     cdef readonly long long synced_position
     cdef readonly object timings
     cdef bint _is_leaving
+    cdef readonly long long meets_until
     cdef long long _asked_at
     cdef dict _changed
     cdef dict _touched

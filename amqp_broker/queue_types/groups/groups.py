@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from amqp_broker.links.frame_kinds import FrameKind
 from amqp_broker.queue_types.groups.group import QueueGroup
-from amqp_broker.settings.workers import node_of_worker
+from amqp_broker.settings.workers import node_of_worker, worker_name
 from queues.quorum.machine import QueueGroupMachine
 from raft.host import RaftHost
 
@@ -31,6 +31,8 @@ log = logging.getLogger("amqp_broker.cluster")
 
 #: Of `sealed`: nothing was being filled.
 _NOTHING = -1
+#: So long after its start a worker waits for the others of its node before it publishes letters, milliseconds.
+_MEETING_MS = 5000
 #: A node that leads nothing asks no more often than this to lead a group, milliseconds.
 _ASK_MS = 1000
 #: Within so long of a read that took as much as one may, more of that client is expected, milliseconds.
@@ -92,6 +94,8 @@ class QuorumGroups:
         #: Who is told how long things take, if anybody is.
         self.timings: Timings | None = None
         self._is_leaving = False
+        #: Until then letters wait for the other workers of this node, which start behind this one; 0: no more.
+        self.meets_until = 0
         self._asked_at = -_ASK_MS
         #: In which something has happened, by Raft.
         self._changed = raft.dirty
@@ -127,6 +131,21 @@ class QuorumGroups:
             return None, ()
         leader = group.leader
         return (None if leader is None else node_of_worker(leader)), group.voters()
+
+    def awaits_workers(self, now: int) -> bool:
+        """Whether this process has just started, and other workers of its node are not linked yet. A letter to a queue
+        of theirs would be lost on its way, and come a second later, behind those that were due after it."""
+        if self.meets_until and (
+            now >= self.meets_until or all(map(self.is_linked, self._beside()))
+        ):
+            self.meets_until = 0
+        return self.meets_until > 0
+
+    def _beside(self) -> Iterator[str]:
+        """The other workers of this node."""
+        own = node_of_worker(self.own_node)
+        names = (worker_name(own, number) for number in range(self._config.worker_processes))
+        return (name for name in names if name != self.own_node)
 
     @property
     def is_behind(self) -> bool:
@@ -261,6 +280,7 @@ class QuorumGroups:
     def open(self, members: tuple[str, ...], now: int) -> None:
         """See Replication's QueueGroups. Raises CorruptLog."""
         own = self.own_node
+        self.meets_until = now + _MEETING_MS if self._config.has_workers else 0
         for group_id in range(1, self._config.queue_groups + 1):
             pager = self.pagers[0].another()  # of the node's
             machine = QueueGroupMachine(own, pager, self._config.stream_direct_bytes)
