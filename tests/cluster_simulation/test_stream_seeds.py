@@ -86,6 +86,12 @@ def test_a_seed_of_a_node_that_tells_late_of_a_message_that_came_back_since() ->
     assert not failures_of("streams", range(100_045, 100_046), 3, 1.0), _REPLAY
 
 
+@pytest.mark.long
+def test_a_seed_of_a_member_that_started_again_and_watched_another_time() -> None:
+    """The others let consumers take turns when nothing was due any more, and nothing was there to be handed out."""
+    assert not failures_of("streams", range(7, 8), 3, 4.0), _REPLAY
+
+
 def test_a_queue_with_key_order_drains_as_soon_as_it_is_answered() -> None:
     """An error of the simulation: it acknowledged what had come ten times a second, a message of each key. Seed 19, at
     82c8d048: 642 messages of a key were more than a minute has looks for."""
