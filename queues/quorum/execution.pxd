@@ -36,7 +36,7 @@ cdef class Execution(Sink):
     cdef dict _concerned
     cdef bint _concerns_all
 
-    @cython.locals(state=GroupState)
+    @cython.locals(state=GroupState, before="long long")
     cpdef int run(self, object batch) except -1
     cdef int _is_to_change(self, unsigned long long queue_id) except -1
     cdef int _touch(self, QuorumQueue queue) except -1
@@ -56,8 +56,8 @@ cdef class Execution(Sink):
     cdef int _settle(self, Origin origin, unsigned long long sequence, Settle command) except -1
     @cython.locals(stream=StreamEnd, chunk=Chunk, clock="long long", has_mark=bint)
     cdef void _append(self, Origin origin, unsigned long long sequence, AppendChunk command) except *
-    @cython.locals(state=GroupState, heap=list, queue=QuorumQueue)
-    cdef int _run_due(self) except -1
+    @cython.locals(state=GroupState, heap=list, is_due=bint, queue=QuorumQueue)
+    cdef int _run_due(self, long long before) except -1
     cdef int _tell_growth(self, StreamEnd stream) except -1
     cdef int _watch(self, QuorumQueue queue) except -1
     @cython.locals(clock="long long")

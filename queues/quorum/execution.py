@@ -120,8 +120,9 @@ class Execution(Sink):
     def run(self, batch: Batch) -> None:
         """Apply one batch."""
         state = self.state
-        state.clock = max(state.clock, batch.time)
-        self._run_due()
+        before = state.clock
+        state.clock = max(before, batch.time)
+        self._run_due(before)
         if batch.origin:
             self._concerned[batch.origin] = None
             self._run_stream(batch)
@@ -481,8 +482,9 @@ class Execution(Sink):
             self._touch(queue)
             queue.dispatched(command.letter)
 
-    def _run_due(self) -> None:
-        """Let every queue act that is due."""
+    def _run_due(self, before: int) -> None:
+        """Let every queue act that is due. before: the time of the last batch. What is watched may be earlier than what
+        is due, and another time on other members: who acts is up to the state alone."""
         state = self.state
         heap = self._heap
         due: dict[int, None] = {}
@@ -495,10 +497,12 @@ class Execution(Sink):
             self._is_to_change(queue_id)
             stream = state.streams.get(queue_id)
             if stream is not None:
-                self._concerns_all = True
-                stream.retain(state.clock)
+                is_due = 0 < stream.due_at(before) <= state.clock
+                if is_due:
+                    self._concerns_all = True
+                    stream.retain(state.clock)
                 self._watch_stream(stream)
-                if stream.followers:
+                if is_due and stream.followers:
                     self._follow(stream)
             queue = state.queues.get(queue_id)
             if queue is None:

@@ -87,7 +87,7 @@ class CompactionWeather(StreamWeather):
         there: dict[int, str] = {}
         for stored in stream.log.chunks(stream.first):
             chunk = stored.chunk
-            for number, body in read_records(chunk.octets, chunk.start, end=chunk.end):
+            for number, body, _ in read_records(chunk.octets, chunk.start, end=chunk.end):
                 offset = stored.first + number
                 message = model.at(kind.name, offset)
                 if message.number != message_number(body) or message.body != body:

@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 
 class CursorConsumer(StreamClient):
-    """It consumes from one queue over a stream. held: what it has not settled, by tag, and the messages' numbers."""
+    """It consumes from one queue over a stream. held: what it has not settled, by tag, and the messages' numbers.
+    is_draining: it acknowledges what comes when it comes, as there is one message at a time of a key that has an order,
+    and looks are far apart."""
 
     def __init__(self, name: str, world: StreamWeather, its_node: ClusterNode | None = None) -> None:
         super().__init__(name, world, its_node)
         self.kind: CursorKind | None = None
         self.held: dict[int, int] = {}
+        self.is_draining = False
         self._is_consuming = False
 
     def begin(self, channel: AppChannel) -> None:
@@ -55,11 +58,9 @@ class CursorConsumer(StreamClient):
     def drain(self, kind: CursorKind) -> None:
         """Take what there is, and be done with it."""
         self.kind = kind
-        if self.come():
-            if not self._is_consuming:
-                self._consume(kind)
-            for tag in list(self.held):
-                self._acknowledge(tag)
+        self.is_draining = True
+        if self.come() and not self._is_consuming:
+            self._consume(kind)
 
     def _consume(self, kind: CursorKind) -> None:
         assert self.channel is not None
@@ -104,3 +105,5 @@ class CursorConsumer(StreamClient):
         self.world.log.seen(self.node.name, self.name, number, is_get=False)
         self.held[event.method.delivery_tag] = number
         self.world.counts["cursor deliveries"] += 1
+        if self.is_draining:
+            self._acknowledge(event.method.delivery_tag)

@@ -88,8 +88,9 @@ class StreamKind:
 
 @dataclass(slots=True)
 class Content:
-    """One stream: the numbers of its messages, by offset; chunks: (first offset, octets, when) of each. firsts: where
-    it has begun for members, by their lives; first: the highest of them."""
+    """One stream: the numbers of its messages, by offset; chunks: (first offset, octets, when) of each, where something
+    of it was known before the octets of the rest at least. firsts: where it has begun for members, by their lives;
+    first: the highest of them."""
 
     numbers: list[int] = field(default_factory=list)
     offsets: dict[int, int] = field(default_factory=dict)
@@ -118,8 +119,9 @@ class StreamModel:
         """A chunk is applied for the first time (S1)."""
         content = self.content(stream)
         before = len(content.numbers)
-        producers, bodies = read_chunk(chunk)
-        for place, body in enumerate(bodies):
+        producers, records = read_chunk(chunk)
+        rest = _HEAD.size
+        for place, (body, octets) in enumerate(records):
             number = message_number(body)
             message = self.messages.get(number)
             if message is None or message.body != body or message.stream != stream:
@@ -135,10 +137,12 @@ class StreamModel:
                 raise Violation(f"message {number} is in '{stream}' at {content.offsets[number]}, and comes again")
             content.offsets[number] = len(content.numbers)
             content.numbers.append(number)
-        if len(content.numbers) > before:
-            content.chunks.append((before, len(chunk), clock))
+            rest += octets
+        added = len(content.numbers) - before
+        if added:
+            content.chunks.append((before, len(chunk) if added == len(records) else rest, clock))
         self.counts["chunks"] += 1
-        self.counts["records"] += len(bodies)
+        self.counts["records"] += len(records)
 
     def has(self, kind: StreamKind, first: int, end: int, life: tuple[str, int]) -> None:
         """A member has so much of a stream, in one of its lives (S4)."""
@@ -235,8 +239,8 @@ class Reading:
         return not self.values or message.value in self.values
 
 
-def read_chunk(octets: bytes) -> tuple[dict[int, tuple[bytes, int]], list[bytes]]:
-    """Of a chunk: producer and sequence by the place of the record, and the bodies."""
+def read_chunk(octets: bytes) -> tuple[dict[int, tuple[bytes, int]], list[tuple[bytes, int]]]:
+    """Of a chunk: producer and sequence by the place of the record, and of each record its body and its octets."""
     _, _, bloom, runs, records, _, _ = _HEAD.unpack_from(octets)
     at = _HEAD.size + bloom
     producers = {}
@@ -246,11 +250,14 @@ def read_chunk(octets: bytes) -> tuple[dict[int, tuple[bytes, int]], list[bytes]
         sequence, record, count = _RUN.unpack_from(octets, at)
         at += _RUN.size
         producers.update({record + number: (producer, sequence + number) for number in range(count)})
-    return producers, [body for _, body in read_records(octets, at, records)]
+    return producers, [(body, size) for _, body, size in read_records(octets, at, records)]
 
 
-def read_records(octets: bytes, at: int, records: int = 1 << 32, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """Numbers and bodies of so many records from there on; of an empty body, what says its number in a header."""
+def read_records(
+    octets: bytes, at: int, records: int = 1 << 32, end: int | None = None
+) -> Iterator[tuple[int, bytes, int]]:
+    """Numbers, bodies and octets of so many records from there on; of an empty body, what says its number in a
+    header."""
     for _ in range(records):
         if at == end:
             return
@@ -263,5 +270,5 @@ def read_records(octets: bytes, at: int, records: int = 1 << 32, end: int | None
             place = octets.index(_NUMBER, header) + len(_NUMBER)
             size = int.from_bytes(octets[place : place + 4], "big")
             body = octets[place + 4 : place + 4 + size]
-        yield number, body
+        yield number, body, end_of_it - at
         at = end_of_it

@@ -61,6 +61,11 @@ def cursor_settings(chance: random.Random, queue_id: int) -> CursorSettings:
     )  # fmt: skip
 
 
+def stream_settings(chance: random.Random) -> StreamSettings:
+    """Limits by which marks are a few messages apart, or none."""
+    return StreamSettings(chance.choice([None, 4_000]), chance.choice([None, 300]), 400)
+
+
 class CursorNode(RandomNode):
     """A node that publishes to the streams, and consumes from the queues over them."""
 
@@ -94,15 +99,16 @@ class CursorNode(RandomNode):
         chance = self.chance
         choice = chance.random()
         if choice < 0.35:
-            stream = self.shadow.machine.stream(STREAMS[0])
+            stream_id = chance.choice(STREAMS)
+            stream = self.shadow.machine.stream(stream_id)
             end = stream.next if stream is not None else 0
-            return Trim(STREAMS[0], chance.randint(max(0, end - 30), end))
+            return Trim(stream_id, chance.randint(max(0, end - 30), end))
         if choice < 0.45:
             return Purge(queue_id)
         if choice < 0.5:
             return DropQueue(chance.choice([queue_id, queue_id, 6]))
         if choice < 0.6:
-            return OpenStream(chance.choice(STREAMS), StreamSettings(chance.choice([None, 4_000]), None, 400))
+            return OpenStream(chance.choice(STREAMS), stream_settings(chance))
         return OpenCursor(queue_id, cursor_settings(chance, queue_id))
 
     def _message(self, body: bytes) -> Message:
@@ -124,7 +130,7 @@ class CursorGroup(RandomGroup):
             CursorNode(f"n{number + 1}", self.chance, budget, seed) for number, budget in enumerate(BUDGETS)
         ]
         opening: list[Command] = [OpenQueue(queue_id, random_settings(self.chance)) for queue_id in QUEUES]
-        opening += [OpenStream(stream_id, StreamSettings()) for stream_id in STREAMS]
+        opening += [OpenStream(stream_id, stream_settings(self.chance)) for stream_id in STREAMS]
         opening += [OpenCursor(queue_id, cursor_settings(self.chance, queue_id)) for queue_id in CURSORS]
         self._commit(encode_batch(Batch(self.now, "admin", 1, 1, 0, opening)))
 

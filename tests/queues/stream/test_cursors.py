@@ -478,3 +478,29 @@ def test_that_messages_expire_goes_by_the_ttl_alone_while_there_are_none() -> No
     assert queue.may_expire
     queue.apply_settings(settings_of())
     assert not queue.may_expire
+
+
+def test_a_time_that_is_watched_and_is_none_any_more_changes_no_turns() -> None:
+    """A member that comes from a checkpoint watches what is due, and others what was due before the stream was cut."""
+    group, node = one_stream(StreamSettings(max_age=1_000), members=2)
+    first, second = group.members
+    publish(group, b"0")
+    node.send(OpenCursor(CURSOR, settings_of(has_key_order=True)))
+    node.attach(CURSOR)
+    node.attach(CURSOR)
+    for body in (b"1", b"2"):
+        group.now += 400
+        publish(group, body)
+    was_due = first.machine.next_deadline()
+    assert was_due is not None
+    node.send(Trim(STREAM, 1))
+    second.checkpoint()
+    second.restart(group.log)
+    due = second.machine.next_deadline()
+    assert first.machine.next_deadline() == was_due
+    assert due is not None
+    assert due > was_due
+    group.now = was_due
+    group.lead()
+    assert [len(cursor_of(each).dispatcher.in_line()) for each in group.members] == [2, 2]
+    assert digest_of(first.machine) == digest_of(second.machine)

@@ -40,6 +40,7 @@ from queues.stream.settings import StreamSettings
 from queues.stream.stream import Published
 from queues.wire.reader import Malformed
 from storage.page_store import page_path
+from tests.queues.quorum.digest import digest_of
 from tests.queues.quorum.quorum_world import Group, Member, of_type, refusals
 from tests.queues.stream.stream_world import (
     STREAM,
@@ -463,3 +464,24 @@ def test_a_stream_that_grows_is_due_when_its_oldest_chunks_are_too_old() -> None
         assert not due or (deadline is not None and deadline <= due)
     group.advance(20_000)
     assert stream_of(member).first == 290  # where the newest mark is
+
+
+def test_a_time_that_is_watched_and_is_none_any_more_cuts_nothing() -> None:
+    """What came since the newest mark counts for the limit when the stream is looked at, and members look together."""
+    limit = 6_400
+    group, node = one_stream(StreamSettings(limit, 1_000, 400), members=2)
+    first, second = group.members
+    small = len(chunk_of(b"s"))
+    large = b"." * (limit - small - small // 2 - len(chunk_of(b"")))
+    for body in (b"s", b"s", large, b"s"):
+        group.now += 200
+        append(group, body)
+    was_due = first.machine.next_deadline()
+    assert was_due is not None
+    node.send(Trim(STREAM, 1))
+    append(group, b"s")  # too soon for a mark, and more than the limit behind the second one
+    second.checkpoint()
+    second.restart(group.log)
+    group.now = was_due
+    group.lead()
+    assert digest_of(first.machine) == digest_of(second.machine)
