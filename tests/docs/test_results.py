@@ -112,3 +112,19 @@ def test_the_readme_quotes_what_was_measured_of_streams() -> None:
     assert words[words.index("10,000") - 2] == f"{ten_thousand:.1f}"
     assert words[words.index("1,000,") - 2] == f"{thousand:.1f}"
     assert words[words.index("from") - 1] == f"{again:.1f}"
+
+
+def test_the_readme_quotes_what_was_measured_beside_kafka() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Streams")[2].partition("\n## ")[0]
+    said = [float(each) for each in re.findall(r"\b\d+\.\d\b", section.partition("others-kafka.md")[2])]
+    page = page_of("others-kafka").read_text(encoding="utf-8")
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines()]
+    shares = {(*cells[:3],): float(cells[5]) for cells in lines if len(cells) == 6 and "Kafka" in cells[2]}
+    rates = [
+        1 / shares[f"{what}, 128 B", "messages/s", f"Kafka, {how}"]
+        for how in ("flushed", "not synced")
+        for what in ("publish", "replay")
+    ]
+    cost = 1 / shares["replay, 128 B", "processor s per million", "Kafka, not synced"]
+    for told, measured in zip(said, [*rates, cost], strict=True):
+        assert abs(told - measured) <= max(0.06, 0.02 * measured)  # shares have three decimals
