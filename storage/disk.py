@@ -290,14 +290,14 @@ class FileDisk:
         self._check_writable()
         descriptor = self._acquire(path, create=False)
         try:
-            descriptor.is_dirty = True
+            descriptor.is_dirty = False  # before, as somebody else may append meanwhile
             try:
                 is_synced = self._write_and_sync_descriptor(descriptor.number, offset, buffers)
             except OSError as error:
                 raise self._remember_failure(path, error) from error
             if is_synced:
-                descriptor.is_dirty = False
                 return
+            descriptor.is_dirty = True
             _write_all(descriptor.number, offset, buffers)
         finally:
             self._release(path, descriptor)

@@ -133,15 +133,10 @@ class Failing:
         raise OSError(errno.EIO, "the disk")
 
 
-async def test_input_of_several_that_are_ready_at_once_has_one_turn(tmp_path: Path) -> None:
-    loop = asyncio.get_running_loop()
-    config = Config()
-    node = Node(config, FileDisk(tmp_path), int(time.time() * 1000), os.urandom)
-    node.recover(int(time.time() * 1000))
-    driver = Driver(node, config, loop)
+async def test_input_of_several_that_are_ready_at_once_has_one_turn(driver: Driver) -> None:
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    Listener(driver, loop, listening, 10)
+    Listener(driver, asyncio.get_running_loop(), listening, 10)
     clients = [socket.create_connection(listening.getsockname(), 5) for _ in range(4)]
     for _ in range(100):  # they are accepted, and their first turn ends
         await asyncio.sleep(0)
@@ -157,7 +152,6 @@ async def test_input_of_several_that_are_ready_at_once_has_one_turn(tmp_path: Pa
     assert turns == [1]
     for client in clients:
         client.close()
-    driver.stop_threads()
     listening.close()
 
 

@@ -24,6 +24,7 @@ from storage.folder_format import (
     raise_format,
     read_format,
 )
+from tests.house.test_compiled import IS_PLAIN
 from tests.storage.journal_driver import open_journal, write
 
 ROOT = Path(__file__).parents[2]
@@ -252,6 +253,24 @@ def test_nothing_is_owed_for_what_was_written_and_synced(tmp_path: Path) -> None
     synced = disk.syncs
     disk.append("another", [b"x"])
     assert disk.syncs == synced
+
+
+@pytest.mark.skipif(IS_PLAIN, reason="plain, it is two calls, and the second syncs what came between")
+def test_what_is_appended_during_a_write_and_sync_is_owed_a_sync(tmp_path: Path) -> None:
+    class Shared(FailingDisk):
+        """Somebody else appends to the file when it was synced, and before that is heard of."""
+
+        def _write_and_sync_descriptor(self, number: int, offset: int, buffers: Sequence[Octets]) -> bool:
+            is_synced = super()._write_and_sync_descriptor(number, offset, buffers)
+            self.append("file", [b"behind"])
+            return is_synced
+
+    disk = Shared(tmp_path, max_descriptors=1)
+    disk.append("file", [])
+    disk.write_and_sync("file", 0, [b"octets"])
+    synced = disk.syncs
+    disk.append("another", [b"x"])  # takes its descriptor
+    assert disk.syncs == synced + 1
 
 
 def test_a_write_and_sync_that_fails_is_the_last(tmp_path: Path) -> None:
